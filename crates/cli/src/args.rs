@@ -9,8 +9,10 @@ mod listen_address;
 mod network;
 mod output;
 mod path;
+mod proxy;
 mod put;
 mod serve;
+mod server;
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +28,10 @@ pub(crate) use hash_password::HashPasswordArgs;
 pub(crate) use link::LinkArgs;
 pub(crate) use listen_address::ListenAddress;
 pub(crate) use network::NetworkArgs;
+pub(crate) use proxy::{OriginArgs, ProxyArgs};
 pub(crate) use put::PutArgs;
-pub(crate) use serve::{Origin, ResponseField, ServeArgs};
+pub(crate) use serve::{FileArgs, Origin, ServeArgs};
+pub(crate) use server::{ResponseField, ServerArgs};
 
 use crate::exit::{self, Failure};
 use crate::run;
@@ -60,6 +64,9 @@ pub(crate) enum Command {
     /// Serve a folder over HTTP/2 and HTTP/1.1
     #[command(after_help = with_key_log(serve::EXAMPLES))]
     Serve(ServeArgs),
+    /// Pass requests on to an application, as a reverse proxy
+    #[command(after_help = with_key_log(proxy::EXAMPLES))]
+    Proxy(ProxyArgs),
     /// Hash a password for `serve --auth`
     #[command(after_help = hash_password::EXAMPLES)]
     HashPassword(HashPasswordArgs),
@@ -86,7 +93,7 @@ pub(crate) enum Command {
 }
 
 impl Args {
-    /// Parses the command line and, for `serve`, the environment. Exits when it is wrong, or asks for help.
+    /// Parses the command line and, for `serve` and `proxy`, the environment. Exits when it is wrong, or asks for help.
     pub(crate) fn of_process() -> Self {
         let matches = Args::with_environment().try_get_matches();
         matches
@@ -95,7 +102,9 @@ impl Args {
     }
 
     fn with_environment() -> clap::Command {
-        Args::command().mut_subcommand("serve", |serve| serve.mut_args(from_environment))
+        Args::command()
+            .mut_subcommand("serve", |serve| serve.mut_args(from_environment))
+            .mut_subcommand("proxy", |proxy| proxy.mut_args(from_environment))
     }
 }
 
@@ -160,7 +169,8 @@ const ROOT_EXAMPLES: &str = "\
 Examples:
   fullbore demo                                        a test run of a few seconds
   fullbore get -O https://example.org/big.iso          download a file under its own name
-  fullbore serve . --plaintext                         serve this folder on 127.0.0.1:8080";
+  fullbore serve . --plaintext                         serve this folder on 127.0.0.1:8080
+  fullbore proxy http://127.0.0.1:3000 --self-signed   put HTTP/2 in front of an application";
 
 const DEMO_EXAMPLES: &str = "\
 Example:

@@ -37,7 +37,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let args = Args::of_process();
-    let serves = matches!(args.command, Command::Serve(_));
+    let serves = matches!(args.command, Command::Serve(_) | Command::Proxy(_));
     let writer = if serves {
         run::never_wait_for_stderr()
     } else {
@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Command::Link(link) => link_command::run(link),
         Command::HashPassword(args) => hash_password::run(&args),
         Command::Serve(serve) => serve::run(serve),
+        Command::Proxy(proxy) => serve::run_proxy(proxy),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(folder.as_deref()),
     };

@@ -1,8 +1,10 @@
-//! `fullbore serve`: threads and graceful shutdown around the service of `fullbore-files`.
+//! `fullbore serve` and `fullbore proxy`: threads and graceful shutdown around the services of `fullbore-files` and
+//! `fullbore-proxy`.
 //!
 //! `listeners` opens sockets, `tls` has the certificates, `service` makes what they serve, and `policy` what is around the
-//! files.
+//! files or the application.
 
+mod answer;
 mod auth;
 mod body;
 mod certificate;
@@ -26,7 +28,7 @@ use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
-use fullbore::settings::{HttpVersions, MemoryBudget};
+use fullbore::settings::{HttpVersions, MemoryBudget, WindowSize};
 use fullbore::{ErrorKind, Server, ServerBuilder};
 use fullbore_files::{Log, LogWriter};
 use tokio::sync::{oneshot, watch};
@@ -38,7 +40,7 @@ use self::metrics::Metrics;
 use self::redirect::Redirect;
 use self::service::Sites;
 use self::site::Site;
-use crate::args::{ListenAddress, ServeArgs};
+use crate::args::{ListenAddress, ProxyArgs, ServeArgs, ServerArgs};
 use crate::exit::{self, Exit, Failure};
 use crate::run::{self, Interrupt};
 
@@ -49,16 +51,67 @@ const DISK_THREADS: usize = 64;
 /// docs/design/limits.md has the sum.
 const MAX_CONNECTIONS: usize = 4_096;
 
+/// The window that a request to an application begins with. One that the application does not read costs as much memory. It
+/// carries 1 Gbit/s over 100 ms, and grows for an application that keeps up with more.
+const PROXY_WINDOW: WindowSize = WindowSize::from_mebibytes(16);
+
+/// How long an upload of files may be silent, unless an option says so.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The limits of the listener of `--metrics`.
 const METRICS_CONNECTIONS: usize = 64;
 const METRICS_STREAMS: u64 = 1_024;
 const METRICS_MEMORY: u64 = 16 << 20;
 
-/// Serves until SIGTERM or Ctrl-C. Then requests in progress end within `--drain-timeout`. A second signal stops at once.
+/// Serves files until SIGTERM or Ctrl-C. Then requests in progress end within `--drain-timeout`. A second signal stops at once.
 ///
 /// # Errors
 /// A folder, certificate or address cannot be used; requests did not end in time.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
+    let ServeArgs { files, server } = args;
+    let kind = Kind {
+        sends_ranges: files.sendfile,
+        stores: files.uploads.is_some(),
+        is_proxy: false,
+    };
+    run_server(server, kind, move |server, metrics| {
+        Sites::of_files(&files, server, metrics)
+    })
+}
+
+/// Passes requests on to an application, as long as [`run`] serves files.
+///
+/// # Errors
+/// A URL, certificate or address cannot be used; requests did not end in time.
+pub(crate) fn run_proxy(args: ProxyArgs) -> Result<ExitCode, Failure> {
+    let ProxyArgs { origin, server } = args;
+    let kind = Kind {
+        sends_ranges: false,
+        stores: false,
+        is_proxy: true,
+    };
+    run_server(server, kind, move |server, metrics| {
+        let proxy = service::proxy(&origin, !server.plaintext)?;
+        if let Some(path) = origin.origin_health {
+            tokio::spawn(proxy.clone().check_health(path));
+        }
+        Sites::of_proxy(proxy, server, metrics)
+    })
+}
+
+/// What the server has to know of its service.
+#[derive(Clone, Copy)]
+struct Kind {
+    sends_ranges: bool,
+    stores: bool,
+    is_proxy: bool,
+}
+
+fn run_server(
+    args: ServerArgs,
+    kind: Kind,
+    sites: impl FnOnce(&ServerArgs, Option<&Arc<Metrics>>) -> Result<Sites, Failure>,
+) -> Result<ExitCode, Failure> {
     let threads = match args.threads {
         Some(threads) => usize::from(threads),
         None => std::thread::available_parallelism().map_or(1, usize::from),
@@ -69,17 +122,22 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
         true => run::lone_runtime(DISK_THREADS)?,
         false => run::runtime(threads, DISK_THREADS)?,
     };
-    let ended = runtime.block_on(serve(args, if apart { threads } else { 1 }));
+    let ended = runtime.block_on(serve(args, kind, sites, if apart { threads } else { 1 }));
     runtime.shutdown_timeout(run::LAST_WRITES);
     ended
 }
 
 /// Serves on this runtime and, with more than one, on `runtimes - 1` others, each in a thread of its own.
-async fn serve(args: ServeArgs, runtimes: usize) -> Result<ExitCode, Failure> {
+async fn serve(
+    args: ServerArgs,
+    kind: Kind,
+    sites: impl FnOnce(&ServerArgs, Option<&Arc<Metrics>>) -> Result<Sites, Failure>,
+    runtimes: usize,
+) -> Result<ExitCode, Failure> {
     let (limits, budget) = (limits(&args), args.path.memory_budget());
     let metrics = args.metrics.as_ref();
     let metrics = metrics.map(|_| Arc::new(Metrics::new(limits.clone(), budget.clone())));
-    let sites = Sites::from_options(&args, metrics.as_ref())?;
+    let sites = sites(&args, metrics.as_ref())?;
     // Before the address is printed: a script may send a signal as soon as it reads it.
     let interrupt = Interrupt::listen()?;
     let sockets = Sockets::open(&args)?;
@@ -87,6 +145,7 @@ async fn serve(args: ServeArgs, runtimes: usize) -> Result<ExitCode, Failure> {
     let (certificate, tls) = tls::from_options(&args, addresses)?.unzip();
     let options = Arc::new(Options {
         args,
+        kind,
         budget,
         limits,
         tls,
@@ -123,7 +182,7 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(args: &ServeArgs) -> Result<Self, Failure> {
+    fn open(args: &ServerArgs) -> Result<Self, Failure> {
         let opening = Opening {
             shared: args.threads.is_some() && cfg!(target_os = "linux"),
             mode: args.socket_mode.0,
@@ -328,7 +387,8 @@ async fn serve_all(servers: Vec<Serving>, stopped: watch::Receiver<bool>) -> Res
 
 /// The options of each server.
 struct Options {
-    args: ServeArgs,
+    args: ServerArgs,
+    kind: Kind,
     budget: MemoryBudget,
     limits: ConnectionLimits,
     tls: Option<Arc<ServerConfig>>,
@@ -347,9 +407,20 @@ impl Options {
     fn without_tls(&self) -> ServerBuilder {
         let args = &self.args;
         let limit = |limit: Duration| (!limit.is_zero()).then_some(limit);
+        let body_timeout = args.client_body_timeout.unwrap_or(match self.kind.is_proxy {
+            true => Duration::ZERO,
+            false => BODY_TIMEOUT,
+        });
         // The names and defaults of the timeouts are those of nginx.
         let server = Server::builder()
-            .config(|config| args.path.configure(config))
+            .config(|config| {
+                if self.kind.is_proxy {
+                    // WebSockets are the application's.
+                    config.enable_connect_protocol = true;
+                    config.stream_window = PROXY_WINDOW;
+                }
+                args.path.configure(config);
+            })
             .http_versions(match (args.http1, args.http2) {
                 (true, _) => HttpVersions::Http1,
                 (_, true) => HttpVersions::Http2,
@@ -358,12 +429,12 @@ impl Options {
             .memory_budget(self.budget.clone())
             .connection_limits(self.limits.clone())
             .peer_addresses(args.log)
-            .sending_files(args.sendfile)
-            .upload_addresses(args.uploads.is_some())
+            .sending_files(self.kind.sends_ranges)
+            .upload_addresses(self.kind.stores)
             .tcp_buffers(args.path.tcp_buffers())
             .idle_timeout(limit(args.keepalive_timeout))
             .header_timeout(args.client_header_timeout)
-            .body_timeout(limit(args.client_body_timeout))
+            .body_timeout(limit(body_timeout))
             .body_rate(args.client_body_rate)
             .send_timeout(limit(args.send_timeout))
             .drain_timeout(match args.drain_timeout {
@@ -459,12 +530,12 @@ impl Lines {
 }
 
 /// The limits on connections and streams.
-fn limits(args: &ServeArgs) -> ConnectionLimits {
+fn limits(args: &ServerArgs) -> ConnectionLimits {
     ConnectionLimits::new(max_connections(args), args.max_total_streams)
 }
 
 /// The limit on connections.
-fn max_connections(args: &ServeArgs) -> usize {
+fn max_connections(args: &ServerArgs) -> usize {
     let wanted = args
         .max_connections
         .map(|count| usize::try_from(count).unwrap_or(usize::MAX));

@@ -14,12 +14,22 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
-fn every_option_of_serve_has_a_variable_of_its_own() {
+fn every_option_of_serve_and_proxy_has_a_variable_of_its_own() {
     let mut command = Args::with_environment();
     command.build();
-    let serve = command.find_subcommand("serve").expect("it exists");
+    let server = |name| command.find_subcommand(name).expect("it exists");
+    let own = [("serve", "FULLBORE_ROOT"), ("proxy", "FULLBORE_ORIGIN_TIMEOUT")];
+    for (name, of_its_own) in own {
+        options_have_variables(server(name), of_its_own);
+    }
+    // Other commands do not change with the environment.
+    let get = command.find_subcommand("get").expect("it exists");
+    assert!(get.get_arguments().all(|arg| arg.get_env().is_none()));
+}
+
+fn options_have_variables(command: &clap::Command, of_its_own: &str) {
     let mut names = Vec::new();
-    for arg in serve.get_arguments() {
+    for arg in command.get_arguments() {
         let id = arg.get_id().as_str();
         match arg.get_env().and_then(|name| name.to_str()) {
             Some(name) => names.push(name.to_owned()),
@@ -27,7 +37,7 @@ fn every_option_of_serve_has_a_variable_of_its_own() {
         }
     }
     for name in [
-        "FULLBORE_ROOT",
+        of_its_own,
         "FULLBORE_LISTEN",
         "FULLBORE_HTTP1_1",
         "FULLBORE_SELF_SIGNED_NAME",
@@ -41,9 +51,6 @@ fn every_option_of_serve_has_a_variable_of_its_own() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), count);
-    // Other commands do not change with the environment.
-    let get = command.find_subcommand("get").expect("it exists");
-    assert!(get.get_arguments().all(|arg| arg.get_env().is_none()));
 }
 
 #[test]
@@ -76,7 +83,7 @@ fn the_time_to_drain_has_a_unit_or_is_in_seconds() {
             Ok(Args {
                 command: Command::Serve(serve),
                 ..
-            }) => Some(serve.drain_timeout),
+            }) => Some(serve.server.drain_timeout),
             _ => None,
         };
     assert_eq!(of(&[]), Some(Duration::from_secs(30)));
@@ -91,7 +98,7 @@ fn the_time_to_drain_has_a_unit_or_is_in_seconds() {
 #[test]
 fn what_may_wait_unsent_is_a_size_that_the_kernel_takes() {
     let of = |args: &[&str]| match Args::try_parse_from([&["fullbore"], args].concat()).ok()?.command {
-        Command::Serve(serve) => serve.path.tcp_unsent,
+        Command::Serve(serve) => serve.server.path.tcp_unsent,
         Command::Get(get) => get.connection.path.tcp_unsent,
         Command::Put(put) => put.connection.path.tcp_unsent,
         _ => None,
@@ -190,7 +197,7 @@ fn permissions_of_a_socket_are_up_to_0777() {
         Ok(Args {
             command: Command::Serve(serve),
             ..
-        }) => Some(serve.socket_mode.0),
+        }) => Some(serve.server.socket_mode.0),
         _ => None,
     };
     assert_eq!(

@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 #[cfg(unix)]
 use super::unix_socket::{self, SocketFile};
-use crate::args::{ListenAddress, ServeArgs};
+use crate::args::{ListenAddress, ServerArgs};
 use crate::exit::{Exit, Failure};
 
 /// The address without `--listen` and `--port`.
@@ -58,7 +58,7 @@ pub(super) struct Opening {
 ///
 /// # Errors
 /// A socket cannot be opened.
-pub(super) fn open(args: &ServeArgs, opening: Opening) -> Result<Vec<Place>, Failure> {
+pub(super) fn open(args: &ServerArgs, opening: Opening) -> Result<Vec<Place>, Failure> {
     let mut wanted = args.listen.clone();
     if let Some(port) = args.port {
         for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {

@@ -1,8 +1,6 @@
-//! What options put around the files: users, header fields, CORS and a path for health checks.
+//! What options put around the files, or around an application: users, header fields, CORS and a path for health checks.
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,22 +10,21 @@ use fullbore::Incoming;
 use fullbore::body::Chunk;
 use fullbore::server::PeerAddr;
 use fullbore_files::{Files, LogUser, Uploads};
-use http::header::CACHE_CONTROL;
+use fullbore_proxy::Proxy;
+use http::header::{AUTHORIZATION, CACHE_CONTROL};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, Cors};
 use tower_service::Service;
 
+use super::answer::{Answer, SiteFuture};
 use super::auth::{Gate, Verdict};
 use super::body::SiteBody;
 use super::text::text;
-use crate::args::{Origin, ResponseField, ServeArgs};
+use crate::args::{Origin, ResponseField, ServerArgs};
 use crate::exit::Failure;
 
 /// How long a browser may remember the answer to a preflight request. Browsers allow two hours at most.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(2 * 3600);
-
-/// The future of everything that options put around the files.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<SiteBody>, Infallible>> + Send>>;
 
 /// The options.
 pub(super) struct Policy {
@@ -44,12 +41,16 @@ impl Policy {
     ///
     /// # Errors
     /// A user is not in the form of `--auth`.
-    pub(super) fn from_options(args: &ServeArgs) -> Result<Option<Self>, Failure> {
+    pub(super) fn from_options(
+        args: &ServerArgs,
+        cache_control: Option<&HeaderValue>,
+        cors: &[Origin],
+    ) -> Result<Option<Self>, Failure> {
         let off = args.auth.is_empty()
             && args.header.is_empty()
             && args.health.is_none()
-            && args.cache_control.is_none()
-            && args.cors.is_empty();
+            && cache_control.is_none()
+            && cors.is_empty();
         if off {
             return Ok(None);
         }
@@ -60,7 +61,7 @@ impl Policy {
             },
             health: args.health.clone(),
             fields: args.header.clone(),
-            cache_control: args.cache_control.clone(),
+            cache_control: cache_control.cloned(),
             logs_users: args.log,
         }))
     }
@@ -99,17 +100,39 @@ impl Policy {
     }
 }
 
-/// The files with a policy around them.
+/// What a policy is around.
+#[derive(Clone)]
+pub(super) enum Content {
+    Files(Files<Chunk>),
+    Proxy(Proxy),
+}
+
+impl Content {
+    fn call(&mut self, mut request: Request<Incoming>, is_gated: bool) -> SiteFuture {
+        match self {
+            Content::Files(files) => SiteFuture::Files(files.call(request)),
+            Content::Proxy(proxy) => {
+                if is_gated {
+                    // The passwords are this server's.
+                    request.headers_mut().remove(AUTHORIZATION);
+                }
+                SiteFuture::Proxy(proxy.call(request))
+            }
+        }
+    }
+}
+
+/// The files, or an application, with a policy around them.
 #[derive(Clone)]
 pub(super) struct Guarded {
-    files: Files<Chunk>,
+    content: Content,
     policy: Arc<Policy>,
 }
 
 impl Guarded {
-    pub(super) fn new(files: Files<Chunk>, policy: Policy) -> Self {
+    pub(super) fn new(content: Content, policy: Policy) -> Self {
         Self {
-            files,
+            content,
             policy: Arc::new(policy),
         }
     }
@@ -136,12 +159,13 @@ impl Guarded {
             .max_age(PREFLIGHT_AGE)
     }
 
-    /// The response of the files.
+    /// The response of what is served.
     fn pass(&mut self, request: Request<Incoming>, user: Option<Arc<str>>) -> Answer {
-        let (answer, policy) = (self.files.call(request), Arc::clone(&self.policy));
+        let policy = Arc::clone(&self.policy);
+        let answer = self.content.call(request, policy.gate.is_some());
         Box::pin(async move {
             let Ok(response) = answer.await;
-            let mut response = policy.finish(response.map(SiteBody::Files));
+            let mut response = policy.finish(response);
             if let Some(user) = user.filter(|_| policy.logs_users) {
                 response.extensions_mut().insert(LogUser(user));
             }

@@ -1,15 +1,16 @@
-//! The HTTP services of `serve`, from its options: files, uploads and the access log.
+//! The HTTP services of `serve` and `proxy`, from their options: files, uploads, an application and the access log.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use fullbore_files::{Files, FolderError, Log, LogLimits, LogWriter, Settings, Uploads};
+use fullbore_proxy::Proxy;
 
 use super::metrics::Metrics;
-use super::policy::{Guarded, Policy};
+use super::policy::{Content, Guarded, Policy};
 use super::site::Site;
-use crate::args::ServeArgs;
+use crate::args::{FileArgs, OriginArgs, ServerArgs};
 use crate::exit::{Exit, Failure};
 use crate::run;
 
@@ -23,35 +24,59 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// The services, counted in `metrics`.
+    /// The files, counted in `metrics`.
     ///
     /// # Errors
     /// A folder cannot be used, or an option contradicts another.
-    pub(super) fn from_options(args: &ServeArgs, metrics: Option<&Arc<Metrics>>) -> Result<Self, Failure> {
-        let settings = settings(args)?;
+    pub(super) fn of_files(
+        files: &FileArgs,
+        server: &ServerArgs,
+        metrics: Option<&Arc<Metrics>>,
+    ) -> Result<Self, Failure> {
+        let settings = settings(files)?;
         let uploads = settings.uploads.clone();
-        let files =
-            Files::open_with_ranges(&args.root, settings).map_err(|error| cannot_open(args, &error))?;
-        let site = match Policy::from_options(args)? {
-            None => Site::Files(files),
+        let opened = Files::open_with_ranges(&files.root, settings);
+        let opened = opened.map_err(|error| cannot_open(files, &error))?;
+        let site = match Policy::from_options(server, files.cache_control.as_ref(), &files.cors)? {
+            None => Site::Files(opened),
             Some(policy) => {
-                let guarded = Guarded::new(files, policy);
-                match args.cors.as_slice() {
+                let guarded = Guarded::new(Content::Files(opened), policy);
+                match files.cors.as_slice() {
                     [] => Site::Guarded(guarded),
                     origins => Site::Shared(Arc::new(guarded.sharing(origins, &uploads))),
                 }
             }
         };
+        Self::new(site, server, metrics)
+    }
+
+    /// The application, counted in `metrics`.
+    ///
+    /// # Errors
+    /// An option is invalid.
+    pub(super) fn of_proxy(
+        proxy: Proxy,
+        server: &ServerArgs,
+        metrics: Option<&Arc<Metrics>>,
+    ) -> Result<Self, Failure> {
+        let site = match Policy::from_options(server, None, &[])? {
+            None => Site::Proxy(proxy),
+            Some(policy) => Site::Guarded(Guarded::new(Content::Proxy(proxy), policy)),
+        };
+        Self::new(site, server, metrics)
+    }
+
+    fn new(site: Site, server: &ServerArgs, metrics: Option<&Arc<Metrics>>) -> Result<Self, Failure> {
         Ok(Self {
             files: match metrics {
                 Some(metrics) => Site::Counted(Arc::new(site), Arc::clone(metrics)),
                 None => site,
             },
-            writer: log_writer(args)?,
+            writer: log_writer(server)?,
         })
     }
 
-    /// The files.
+    /// The files, or the application.
     pub(super) fn files(&self) -> Log<Site> {
         self.logged(self.files.clone())
     }
@@ -68,7 +93,7 @@ impl Sites {
 }
 
 /// The settings of the file service.
-fn settings(args: &ServeArgs) -> Result<Settings, Failure> {
+fn settings(args: &FileArgs) -> Result<Settings, Failure> {
     let uploads = match &args.uploads {
         None => Uploads::Refuse,
         Some(word) if word == Path::new("discard") => Uploads::Discard,
@@ -106,7 +131,35 @@ fn settings(args: &ServeArgs) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-fn log_writer(args: &ServeArgs) -> Result<Option<LogWriter>, Failure> {
+/// The proxy that the options ask for. Failures are told on standard error.
+///
+/// # Errors
+/// The URL of an origin is invalid.
+pub(super) fn proxy(origin: &OriginArgs, https: bool) -> Result<Proxy, Failure> {
+    let mut builder = Proxy::builder().to(&origin.origin).https(https);
+    for instance in &origin.to {
+        builder = builder.to(instance);
+    }
+    for network in &origin.trusted_proxy {
+        builder = builder.trusted_proxy(*network);
+    }
+    if let Some(host) = &origin.origin_host {
+        builder = builder.origin_host(host.clone());
+    }
+    let limit = Some(origin.origin_timeout).filter(|limit| !limit.is_zero());
+    let builder = builder.client(|client| {
+        client
+            .connect_timeout(origin.origin_connect_timeout)
+            .response_timeout(limit)
+            .pool_idle_timeout(origin.origin_keepalive_timeout)
+            .max_connections(origin.origin_connections)
+            .max_idle_http1_connections(origin.origin_connections)
+    });
+    let builder = builder.on_failure(|failure| run::complain(failure));
+    builder.build().map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn log_writer(args: &ServerArgs) -> Result<Option<LogWriter>, Failure> {
     if !args.log {
         return Ok(None);
     }
@@ -120,7 +173,7 @@ fn log_writer(args: &ServeArgs) -> Result<Option<LogWriter>, Failure> {
 }
 
 /// The page for 404, which must be there at the start: its name may be mistyped.
-fn error_page(args: &ServeArgs) -> Result<Option<String>, Failure> {
+fn error_page(args: &FileArgs) -> Result<Option<String>, Failure> {
     let Some(page) = &args.error_page else {
         return Ok(None);
     };
@@ -137,7 +190,7 @@ fn error_page(args: &ServeArgs) -> Result<Option<String>, Failure> {
 }
 
 /// A folder cannot be opened. One for uploads is not made: its name may be mistyped.
-fn cannot_open(args: &ServeArgs, error: &FolderError) -> Failure {
+fn cannot_open(args: &FileArgs, error: &FolderError) -> Failure {
     let mut failure = Failure::from_io("open the folder", error.path(), error.io_error());
     let is_it = |path: &&Path| std::path::absolute(path).is_ok_and(|path| path == error.path());
     let for_uploads = args.uploads.as_deref().filter(is_it);

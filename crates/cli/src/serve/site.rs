@@ -1,26 +1,25 @@
-//! What each listener serves: files, redirects to https, or the figures of the server.
+//! What each listener serves: files, an application, redirects to https, or the figures of the server.
 //!
 //! One type stands for all of them, so that the server is compiled once. Files without options around them take the path that
 //! they would take alone: no box, and nothing to wait for.
 
 use std::convert::Infallible;
-use std::future::{self, Future};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use fullbore::Incoming;
 use fullbore::body::Chunk;
-use fullbore_files::{Files, ServeFuture};
+use fullbore_files::Files;
+use fullbore_proxy::Proxy;
 use http::header::{ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::{HeaderValue, Method, Request, Response};
 use tower_http::cors::Cors;
 use tower_service::Service;
 
+use super::answer::SiteFuture;
 use super::body::SiteBody;
 use super::metrics::Metrics;
-use super::policy::{Answer, Guarded};
+use super::policy::Guarded;
 use super::redirect::Redirect;
 
 /// A service of `serve`.
@@ -28,7 +27,9 @@ use super::redirect::Redirect;
 pub(super) enum Site {
     /// The files, with no option around them.
     Files(Files<Chunk>),
-    /// The files with options around them.
+    /// An application, with no option around it.
+    Proxy(Proxy),
+    /// The files, or the application, with options around them.
     Guarded(Guarded),
     /// The same for scripts of other origins. Behind an Arc, because requests clone their service.
     Shared(Arc<Cors<Guarded>>),
@@ -64,6 +65,7 @@ impl Site {
     fn call_others(&mut self, request: Request<Incoming>) -> SiteFuture {
         match self {
             Site::Files(files) => SiteFuture::Files(files.call(request)),
+            Site::Proxy(proxy) => SiteFuture::Proxy(proxy.call(request)),
             Site::Guarded(guarded) => SiteFuture::Boxed(guarded.call(request)),
             // The layer takes every OPTIONS request for a preflight request.
             Site::Shared(cors) if request.method() == Method::OPTIONS && !is_preflight(&request) => {
@@ -99,30 +101,4 @@ fn is_preflight(request: &Request<Incoming>) -> bool {
     fields.contains_key(ORIGIN)
         && fields.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
         && bytes <= PREFLIGHT_BYTES
-}
-
-/// The future of a [`Site`].
-pub(super) enum SiteFuture {
-    Files(ServeFuture<Chunk>),
-    Boxed(Answer),
-}
-
-impl SiteFuture {
-    fn of_text(response: Response<Bytes>) -> Self {
-        SiteFuture::Boxed(Box::pin(future::ready(Ok(response.map(SiteBody::of_text)))))
-    }
-}
-
-impl Future for SiteFuture {
-    type Output = Result<Response<SiteBody>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            SiteFuture::Files(answer) => {
-                let Ok(response) = ready!(Pin::new(answer).poll(cx));
-                Poll::Ready(Ok(response.map(SiteBody::Files)))
-            }
-            SiteFuture::Boxed(answer) => answer.as_mut().poll(cx),
-        }
-    }
 }

@@ -7,7 +7,7 @@ use fullbore::rustls::ServerConfig;
 
 use super::certificate::{Certificate, Source};
 use super::self_signed::Kept;
-use crate::args::ServeArgs;
+use crate::args::ServerArgs;
 use crate::exit::Failure;
 use crate::key_log;
 use crate::run;
@@ -24,7 +24,7 @@ pub(super) type Tls = (Arc<Certificate>, Arc<ServerConfig>);
 /// # Errors
 /// The certificate cannot be read, made or used.
 pub(super) fn from_options(
-    args: &ServeArgs,
+    args: &ServerArgs,
     addresses: impl Iterator<Item = SocketAddr>,
 ) -> Result<Option<Tls>, Failure> {
     let source = match (&args.cert, &args.key) {
@@ -44,7 +44,7 @@ pub(super) fn from_options(
 
 /// The certificate for the names that the user wants, for this machine, and for the addresses that it listens on. The first
 /// name is that of its file.
-fn self_signed(args: &ServeArgs, addresses: impl Iterator<Item = SocketAddr>) -> Source {
+fn self_signed(args: &ServerArgs, addresses: impl Iterator<Item = SocketAddr>) -> Source {
     let mut names = args.self_signed_name.clone();
     names.extend(LOCAL.map(str::to_owned));
     names.extend(

@@ -51,6 +51,7 @@ fn every_command_has_a_man_page() -> TestResult {
         "hash-password",
         "link",
         "man",
+        "proxy",
         "put",
         "serve",
     ];

@@ -1,9 +1,10 @@
-//! `fullbore serve` around its files: where it listens, its certificates, what it adds to responses, whom it admits, and what
+//! `fullbore serve` and `fullbore proxy` around what they serve: where it listens, its certificates, what it adds to responses, whom it admits, and what
 //! it says of wrong options.
 
 mod around;
 mod figures;
 mod listening;
+mod proxy;
 mod tls;
 mod wrong;
 
@@ -22,6 +23,12 @@ struct Site {
 impl Site {
     fn start(folder: &Path, args: &[&str]) -> TestResult<Self> {
         Self::spawn(program(folder).arg("serve").args(args))
+    }
+
+    /// A proxy.
+    fn proxy(folder: &Path, args: &[&str]) -> TestResult<Self> {
+        let listen = ["--plaintext", "--listen", "127.0.0.1:0"];
+        Self::spawn(program(folder).arg("proxy").args(listen).args(args))
     }
 
     fn spawn(command: &mut Command) -> TestResult<Self> {

@@ -18,7 +18,7 @@ fn site(args: &[&str]) -> TestResult<(tempfile::TempDir, Site, String)> {
 }
 
 /// What `hash-password` prints for a user.
-fn entry(name: &str, password: &str) -> TestResult<String> {
+pub(super) fn entry(name: &str, password: &str) -> TestResult<String> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fullbore"))
         .args(["hash-password", name])
         .stdin(Stdio::piped())
@@ -32,7 +32,7 @@ fn entry(name: &str, password: &str) -> TestResult<String> {
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 
-fn basic(name: &str, password: &str) -> String {
+pub(super) fn basic(name: &str, password: &str) -> String {
     use base64::Engine as _;
     let coded = base64::prelude::BASE64_STANDARD.encode(format!("{name}:{password}"));
     format!("authorization: Basic {coded}\r\n")

@@ -1,0 +1,156 @@
+//! `fullbore proxy`: what it shares with `serve`, and its own options.
+
+use std::io::{BufRead, BufReader};
+
+use super::around::{basic, entry};
+use super::{Site, ask_over_tcp, status, values};
+use crate::support::{TestResult, http1, run};
+
+/// An application that answers with the head and the body of each request.
+fn application() -> TestResult<String> {
+    let origin = http1::serve(|head, body| {
+        let seen = [head.as_bytes(), b"\n", body].concat();
+        http1::ok("x-app: yes\r\n", &seen)
+    })?;
+    Ok(origin)
+}
+
+fn proxy(args: &[&str]) -> TestResult<(tempfile::TempDir, Site, String)> {
+    let folder = tempfile::tempdir()?;
+    let mut site = Site::proxy(folder.path(), args)?;
+    let origin = site.after("listening on ")?;
+    Ok((folder, site, origin))
+}
+
+/// The next line on standard error.
+fn told(site: &mut Site) -> TestResult<String> {
+    let stderr = site.child.stderr.take().ok_or("no output")?;
+    Ok(BufReader::new(stderr).lines().next().ok_or("it says nothing")??)
+}
+
+#[test]
+fn requests_of_both_versions_reach_the_application_and_the_log() -> TestResult {
+    let application = application()?;
+    let (folder, mut site, origin) = proxy(&[&application, "--log", "--header", "x-front: yes"])?;
+    let response = ask_over_tcp(&origin, "GET /a/../b?c", "x-forwarded-for: 192.0.2.1\r\n")?;
+    assert_eq!(status(&response), "200", "{response}");
+    assert_eq!(values(&response, "x-app"), ["yes"]);
+    assert_eq!(values(&response, "x-front"), ["yes"]);
+    let seen = response.to_ascii_lowercase();
+    for line in [
+        "get /a/../b?c http/1.1",
+        "host: localhost",
+        "x-forwarded-for: 127.0.0.1",
+    ] {
+        assert!(seen.contains(line), "{line}: {response}");
+    }
+    let line = site.line()?;
+    assert!(line.contains(" GET \"/a/../b?c\" 200 "), "{line}");
+    let ended = run(folder.path(), ["get", "--http2", &format!("{origin}/two")])?;
+    ended.succeeded();
+    let body = String::from_utf8(ended.stdout)?.to_ascii_lowercase();
+    assert!(
+        body.starts_with("get /two http/1.1") && body.contains("via: 2 fullbore"),
+        "{body}"
+    );
+    Ok(())
+}
+
+#[test]
+fn an_application_that_is_absent_is_502_and_the_reason_is_on_standard_error() -> TestResult {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let absent = format!("http://{}", listener.local_addr()?);
+    drop(listener);
+    let (_folder, mut site, origin) = proxy(&[&absent, "--metrics", "127.0.0.1:0"])?;
+    let metrics = site.after("metrics on ")?;
+    let response = ask_over_tcp(&origin, "GET /", "")?;
+    assert_eq!(status(&response), "502");
+    let (_, body) = response.split_once("\r\n\r\n").ok_or("no body")?;
+    assert_eq!(body, "The application cannot be reached.\n");
+    let line = told(&mut site)?;
+    assert!(
+        line.starts_with(&format!("fullbore: 502: {absent}: cannot connect")),
+        "{line}"
+    );
+    let figures = ask_over_tcp(&metrics, "GET /metrics", "")?;
+    assert!(figures.contains("GET") && status(&figures) == "200", "{figures}");
+    Ok(())
+}
+
+#[test]
+fn another_instance_takes_over_and_the_options_of_the_application_hold() -> TestResult {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let absent = format!("http://{}", listener.local_addr()?);
+    drop(listener);
+    let application = application()?;
+    let options = [
+        "--origin-host",
+        "app.internal",
+        "--trusted-proxy",
+        "127.0.0.1",
+        "--health",
+        "/up",
+    ];
+    let (_folder, _site, origin) = proxy(&[&[&absent as &str, "--to", &application], &options[..]].concat())?;
+    for _ in 0..4 {
+        let response = ask_over_tcp(&origin, "GET /", "x-forwarded-for: 192.0.2.1\r\n")?;
+        let seen = response.to_ascii_lowercase();
+        assert!(seen.contains("host: app.internal"), "{response}");
+        assert!(
+            seen.contains("x-forwarded-for: 192.0.2.1, 127.0.0.1"),
+            "{response}"
+        );
+    }
+    let response = ask_over_tcp(&origin, "GET /up", "")?;
+    assert!(
+        status(&response) == "200" && values(&response, "x-app").is_empty(),
+        "{response}"
+    );
+    Ok(())
+}
+
+#[test]
+fn users_are_asked_for_and_their_passwords_stay_with_the_proxy() -> TestResult {
+    let application = application()?;
+    let entry = entry("u", "secret")?;
+    let (_folder, _site, origin) = proxy(&[&application, "--auth", &entry])?;
+    let response = ask_over_tcp(&origin, "GET /", "")?;
+    assert_eq!(status(&response), "401", "{response}");
+    assert!(values(&response, "x-app").is_empty());
+    let response = ask_over_tcp(&origin, "GET /", &basic("u", "secret"))?;
+    assert_eq!(values(&response, "x-app"), ["yes"], "{response}");
+    assert!(!response.contains("authorization"), "{response}");
+    Ok(())
+}
+
+#[test]
+fn wrong_options_are_refused_with_what_to_type() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    for (args, says) in [
+        (&["proxy", "--plaintext"][..], "<ORIGIN>"),
+        (&["proxy", "http://h"], "--plaintext"),
+        (
+            &["proxy", "--plaintext", "127.0.0.1:3000"],
+            "http://127.0.0.1:3000",
+        ),
+        (&["proxy", "--plaintext", "ftp://h"], "http, h2c, https and unix"),
+        (&["proxy", "--plaintext", "http://h/app"], "leave out the path"),
+        (
+            &["proxy", "--plaintext", "http://h", "--trusted-proxy", "h"],
+            "10.0.0.0/8",
+        ),
+        (
+            &["proxy", "--plaintext", "http://h", "--origin-host", "a b"],
+            "app.internal",
+        ),
+        (
+            &["proxy", "--plaintext", "http://h", "--uploads", "x"],
+            "--uploads",
+        ),
+    ] {
+        let ended = run(folder.path(), args)?;
+        assert_eq!(ended.code, Some(2), "{args:?}");
+        assert!(ended.stderr.contains(says), "{args:?}: {}", ended.stderr);
+    }
+    Ok(())
+}
