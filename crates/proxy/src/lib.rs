@@ -55,3 +55,10 @@ pub use self::builder::{BuildError, ProxyBuilder};
 pub use self::failure::Failure;
 pub use self::instances::InstanceStats;
 pub use self::proxy::{Proxy, ProxyFuture};
+
+/// The guide's snippet, compiled.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/proxy.md")]
+    mod proxy {}
+}

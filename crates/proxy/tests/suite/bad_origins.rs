@@ -43,6 +43,10 @@ async fn an_absent_origin_is_502() {
         let front = Front::to(&format!("{scheme}://{address}")).await;
         let told = fails(&front, StatusCode::BAD_GATEWAY).await;
         assert!(told[0].contains("refused"), "{told:?}");
+        // A client that waits for 100 (Continue) is not left waiting.
+        let request = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+        let answer = front.raw(request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     }
 }
 

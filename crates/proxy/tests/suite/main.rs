@@ -6,6 +6,7 @@ mod ends;
 mod fields;
 mod informational;
 mod instances;
+mod random;
 mod smuggling;
 mod support;
 mod web_sockets;
