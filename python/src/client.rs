@@ -80,12 +80,12 @@ impl Client {
         };
         let (client, runtime) = (inner.client.clone(), inner.runtime.clone());
         queue.start(&inner.runtime, async move {
-            let response = send(&client, &template, &url, body).await?;
+            let response = template.send(&client, &url, body).await?;
             let (head, reader) = Head::with_body(response, &runtime);
             if reads_body {
                 reader.gather_all(template.limits.read).await;
             }
-            Ok(Outcome::Head(Box::new(head.keeping(reader))))
+            Ok(Outcome::of(head.keeping(reader)))
         })
     }
 
@@ -151,7 +151,7 @@ impl Client {
         let inner = self.inner.get()?;
         let client = inner.client.clone();
         queue.start(&inner.runtime, async move {
-            Ok(Outcome::Text(crate::report::of(&client).await))
+            Ok(Outcome::of(crate::report::of(&client).await))
         })
     }
 
@@ -166,7 +166,7 @@ impl Client {
         let (client, limit) = (inner.client.clone(), crate::limits::seconds(Some(limit)));
         queue.start(&inner.runtime, async move {
             let _ = tokio::time::timeout(limit.unwrap_or_default(), client.shutdown()).await;
-            Ok(Outcome::Nothing)
+            Ok(Outcome::nothing())
         })
     }
 }
@@ -175,19 +175,4 @@ impl Inner {
     fn template(&self, method: &str, headers: &Fields, limits: Limits) -> PyResult<Template> {
         Template::new(method, headers, limits, self.has_prior_knowledge)
     }
-}
-
-/// Sends a request within its limits on time.
-pub(crate) async fn send(
-    client: &Library,
-    template: &Template,
-    url: &str,
-    body: Option<fullbore::client::Body>,
-) -> Result<fullbore::client::Response, Failure> {
-    let request = template.request(client, url, body);
-    if !template.limits.watches() {
-        return Ok(request.send().await?);
-    }
-    let (request, sent) = template.counted(request);
-    template.limits.watch(client, request.send(), &sent, url).await
 }

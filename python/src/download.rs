@@ -19,10 +19,9 @@ use ring::digest::{self, Algorithm};
 use tokio::fs::{self, File, OpenOptions};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt, BufWriter};
 
-use crate::client::send;
 use crate::failure::Failure;
 use crate::limits::without_secrets;
-use crate::outcome::{Outcome, Saved};
+use crate::outcome::Outcome;
 use crate::progress::Counter;
 use crate::request::Template;
 
@@ -92,6 +91,15 @@ enum End {
     Broken(Failure),
 }
 
+/// A file that was downloaded.
+struct Saved {
+    size: u64,
+    /// The bytes that an earlier run had left.
+    resumed: u64,
+    connections: usize,
+    url: String,
+}
+
 impl Download {
     pub(crate) async fn run(self) -> Result<Outcome, Failure> {
         let mut part = None;
@@ -124,7 +132,12 @@ impl Download {
         };
         saved.size = part.size;
         self.publish(part).await?;
-        Ok(Outcome::Saved(saved))
+        Ok(Outcome::of((
+            saved.size,
+            saved.resumed,
+            saved.connections,
+            saved.url,
+        )))
     }
 
     /// Leaves the part for the next run, if that could continue it.
@@ -170,7 +183,7 @@ impl Download {
         template
             .headers
             .insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let response = send(&self.client, &template, &self.url, None).await?;
+        let response = template.send(&self.client, &self.url, None).await?;
         match response.status() {
             StatusCode::OK => Ok(response),
             status => Err(Failure::status(status).of(&without_secrets(&self.url))),
@@ -201,7 +214,7 @@ impl Download {
         template
             .headers
             .insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let response = send(&self.client, &template, &self.url, None).await?;
+        let response = template.send(&self.client, &self.url, None).await?;
         let fits = response.status() == StatusCode::PARTIAL_CONTENT
             && version.fit(response.headers(), part.size).is_ok();
         if fits {

@@ -89,7 +89,11 @@ impl From<Error> for Failure {
             cause = error.source();
         }
         Failure {
-            kind: if error.is_proxy() { "proxy" } else { name(error.kind()) },
+            kind: if error.is_proxy() {
+                "proxy"
+            } else {
+                name(error.kind())
+            },
             text,
             url: error.url().map(str::to_owned),
             code: error.code().map(|code| code.0),

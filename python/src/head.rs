@@ -3,9 +3,10 @@
 use fullbore::client::Response;
 use http::{HeaderMap, Version};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::PyList;
 use tokio::runtime::Handle;
 
+use crate::fields::pairs;
 use crate::reader::Reader;
 
 #[pyclass(frozen, module = "fullbore._native")]
@@ -71,16 +72,4 @@ fn number(version: Version) -> u8 {
         Version::HTTP_3 => 30,
         _ => 20,
     }
-}
-
-pub(crate) fn pairs<'py>(py: Python<'py>, headers: &HeaderMap) -> PyResult<Bound<'py, PyList>> {
-    let list = PyList::empty(py);
-    for (name, value) in headers {
-        let pair = [
-            PyBytes::new(py, name.as_str().as_bytes()),
-            PyBytes::new(py, value.as_bytes()),
-        ];
-        list.append(PyTuple::new(py, pair)?)?;
-    }
-    Ok(list)
 }

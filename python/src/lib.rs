@@ -4,7 +4,7 @@
 //! |---|---|
 //! | threads; completions, for one thread or event loop | `runtime`; `queue` |
 //! | settings, requests and their bodies, limits on time | `settings`, `request`, `outgoing`, `limits` |
-//! | responses | `head`, `reader` |
+//! | responses | `head`, `fields`, `reader` |
 //! | many requests in one call; files, and how far they are | `many`; `download`, `progress` |
 //! | what a call brings; errors; what connections waited for | `outcome`; `failure`; `report` |
 //! | values that must not be touched after a fork | `owned` |
@@ -16,6 +16,7 @@
 mod client;
 mod download;
 mod failure;
+mod fields;
 mod head;
 mod limits;
 mod many;

@@ -6,12 +6,14 @@ use std::time::{Duration, SystemTime};
 use fullbore::Client;
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
 
-use crate::client::send;
 use crate::failure::Failure;
 use crate::head::Head;
 use crate::limits::without_secrets;
-use crate::outcome::{Outcome, Whole};
+use crate::outcome::Outcome;
 use crate::reader::read_whole;
 use crate::request::Template;
 
@@ -34,6 +36,24 @@ pub(crate) struct Many {
     pub(crate) is_lenient: bool,
 }
 
+/// A response with its whole body.
+struct Whole {
+    head: Head,
+    body: Vec<u8>,
+}
+
+/// Heads and bodies, in the order of their requests.
+fn in_order(py: Python<'_>, results: Vec<Result<Whole, Failure>>) -> PyResult<Bound<'_, PyAny>> {
+    let list = PyList::empty(py);
+    for result in results {
+        list.append(match result {
+            Ok(Whole { head, body }) => (head, PyBytes::new(py, &body)).into_bound_py_any(py)?,
+            Err(failure) => failure.into_value(py)?.into_any(),
+        })?;
+    }
+    Ok(list.into_any())
+}
+
 impl Many {
     pub(crate) async fn run(self, items: Vec<Item>) -> Result<Outcome, Failure> {
         let mut results: Vec<_> = items.iter().map(|_| Err(Failure::canceled())).collect();
@@ -49,7 +69,7 @@ impl Many {
             }
         }
         drop(requests);
-        Ok(Outcome::Many(results))
+        Ok(Outcome::made_by(move |py| in_order(py, results)))
     }
 
     async fn one(&self, (url, range): Item) -> Result<Whole, Failure> {
@@ -65,7 +85,7 @@ impl Many {
         let template = ranged.as_ref().unwrap_or(&self.template);
         let mut repeats = 0;
         loop {
-            let response = send(&self.client, template, &url, None).await?;
+            let response = template.send(&self.client, &url, None).await?;
             let (status, pause) = (response.status(), retry_after(response.headers()));
             match pause.filter(|_| is_passing(status) && repeats < self.repeats) {
                 Some(pause) => {

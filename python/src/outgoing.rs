@@ -90,7 +90,7 @@ impl Feed {
             Err(mpsc::error::TrySendError::Full(piece)) => {
                 let sender = inner.sender.clone();
                 let call = queue.start(&inner.runtime, async move {
-                    Ok(Outcome::Flag(sender.send(piece).await.is_ok()))
+                    Ok(Outcome::of(sender.send(piece).await.is_ok()))
                 })?;
                 Ok((None, Some(call)))
             }

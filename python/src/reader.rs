@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex as Turn;
 
 use crate::failure::Failure;
-use crate::head::pairs;
+use crate::fields::pairs;
 use crate::limits::seconds;
 use crate::outcome::Outcome;
 use crate::owned::Owned;
@@ -128,7 +128,7 @@ impl Reader {
         let (shared, limit) = (Arc::clone(&inner.shared), seconds(limit));
         queue.start(&inner.runtime, async move {
             shared.gather(least.unwrap_or(usize::MAX), limit).await;
-            Ok(Outcome::Nothing)
+            Ok(Outcome::nothing())
         })
     }
 

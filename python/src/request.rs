@@ -1,12 +1,13 @@
 //! Requests, from what Python gives.
 
 use fullbore::Client;
-use fullbore::client::{Body, RequestBuilder, SentBytes};
+use fullbore::client::{Body, RequestBuilder, Response, SentBytes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
+use crate::failure::Failure;
 use crate::limits::Limits;
 
 /// Names and values of fields.
@@ -55,9 +56,20 @@ impl Template {
         request
     }
 
-    pub(crate) fn counted(&self, request: RequestBuilder) -> (RequestBuilder, SentBytes) {
+    /// Sends the request within its limits on time.
+    pub(crate) async fn send(
+        &self,
+        client: &Client,
+        url: &str,
+        body: Option<Body>,
+    ) -> Result<Response, Failure> {
+        let request = self.request(client, url, body);
+        if !self.limits.watches() {
+            return Ok(request.send().await?);
+        }
         let sent = SentBytes::new();
-        (request.extension(sent.clone()), sent)
+        let request = request.extension(sent.clone());
+        self.limits.watch(client, request.send(), &sent, url).await
     }
 }
 

@@ -13,9 +13,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::ReadHalf;
 use tokio_util::io::poll_read_buf;
 
-use crate::builder::Settings;
-use crate::failure::Failure;
 use crate::instances::UnderWay;
+use crate::settings::{Failure, Settings};
 
 /// What is read of a tunnel at once.
 const PIECE: usize = 16 << 10;

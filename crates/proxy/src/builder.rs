@@ -1,4 +1,4 @@
-//! The settings of a proxy.
+//! How a proxy is built.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use fullbore::{BoxError, Client, ClientBuilder};
 use http::HeaderValue;
 use ipnet::IpNet;
 
-use crate::failure::Failure;
 use crate::instances::Instances;
 use crate::origin::{InvalidOrigin, Target};
 use crate::proxy::Proxy;
+use crate::settings::{Failure, OriginHost, Settings};
 
 /// An application is near: a lost SYN is sent again after one second and after three.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -40,32 +40,23 @@ pub struct ProxyBuilder {
     settings: Settings,
 }
 
-/// What all requests share.
-pub(crate) struct Settings {
-    pub(crate) https: bool,
-    pub(crate) host: OriginHost,
-    pub(crate) trusted: Vec<IpNet>,
-    on_failure: Option<Arc<Hook>>,
-}
+impl Proxy {
+    /// A proxy to one origin with the default settings.
+    ///
+    /// # Errors
+    /// The URL is invalid.
+    pub fn to(origin: &str) -> Result<Self, BuildError> {
+        Self::builder().to(origin).build()
+    }
 
-type Hook = dyn Fn(&Failure<'_>) + Send + Sync;
-
-/// The `host` that the origin sees.
-pub(crate) enum OriginHost {
-    OfClient,
-    Always(HeaderValue),
-}
-
-impl Settings {
-    pub(crate) fn report(&self, failure: &Failure<'_>) {
-        if let Some(hook) = &self.on_failure {
-            hook(failure);
-        }
+    /// Returns a builder, which has all settings.
+    pub fn builder() -> ProxyBuilder {
+        ProxyBuilder::new()
     }
 }
 
 impl ProxyBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let client = Client::builder()
             .connect_timeout(CONNECT)
             .response_timeout(Some(FIRST_OCTET))

@@ -41,20 +41,21 @@
 
 mod body;
 mod builder;
-mod failure;
 mod fields;
 mod forwarded;
 mod instances;
 mod origin;
 mod proxy;
+mod refusal;
 mod request_body;
+mod settings;
 mod upgrade;
 
 pub use self::body::ProxyBody;
 pub use self::builder::{BuildError, ProxyBuilder};
-pub use self::failure::Failure;
 pub use self::instances::InstanceStats;
 pub use self::proxy::{Proxy, ProxyFuture};
+pub use self::settings::Failure;
 
 /// The guide's snippet, compiled.
 #[cfg(doctest)]

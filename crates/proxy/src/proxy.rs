@@ -19,12 +19,12 @@ use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
 use crate::body::{Held, ProxyBody};
-use crate::builder::{BuildError, OriginHost, ProxyBuilder, Settings};
-use crate::failure::{Failure, Refusal};
 use crate::fields;
 use crate::forwarded;
 use crate::instances::{InstanceStats, Instances, UnderWay};
+use crate::refusal::Refusal;
 use crate::request_body::{Gate, Kept};
+use crate::settings::{Failure, OriginHost, Settings};
 use crate::upgrade::{self, LateBody, Wish};
 
 /// How often the health of an instance is checked, and how long it may take to answer.
@@ -41,19 +41,6 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy to one origin with the default settings.
-    ///
-    /// # Errors
-    /// The URL is invalid.
-    pub fn to(origin: &str) -> Result<Self, BuildError> {
-        Self::builder().to(origin).build()
-    }
-
-    /// Returns a builder, which has all settings.
-    pub fn builder() -> ProxyBuilder {
-        ProxyBuilder::new()
-    }
-
     /// What is known of each instance.
     pub fn stats(&self) -> Vec<InstanceStats> {
         self.instances.stats()

@@ -27,8 +27,8 @@ use tokio::io::{AsyncWriteExt as _, WriteHalf};
 use tokio::sync::oneshot;
 
 use crate::body::{Reading, Tunnel};
-use crate::failure::Refusal;
 use crate::fields::lists;
+use crate::refusal::Refusal;
 
 /// What the key of a WebSocket is hashed with (RFC 6455 section 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

@@ -1,50 +1,12 @@
 //! Why the proxy answers in place of the origin, and what the client is told: a status and a sentence, but never where the
 //! origin is.
 
-use std::error::Error as StdError;
-use std::fmt;
-
 use bytes::Bytes;
 use fullbore::{BoxError, Error, ErrorKind};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::ProxyBody;
-
-/// A request that the origin did not answer, or a response that broke off: for [`ProxyBuilder::on_failure`].
-///
-/// [`Display`](fmt::Display) prints the origin and the error with its causes. It is for the operator, not for clients.
-///
-/// [`ProxyBuilder::on_failure`]: crate::ProxyBuilder::on_failure
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Failure<'a> {
-    /// The URL of the instance, as it was given. None if the request was not passed on.
-    pub origin: Option<&'a str>,
-    /// The status that the client gets. None if the response had begun, so that it is reset.
-    pub status: Option<StatusCode>,
-    /// Why.
-    pub error: &'a (dyn StdError + 'static),
-}
-
-impl fmt::Display for Failure<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.status {
-            Some(status) => write!(f, "{}", status.as_u16())?,
-            None => f.write_str("the response broke off")?,
-        }
-        if let Some(origin) = self.origin {
-            write!(f, ": {origin}")?;
-        }
-        write!(f, ": {}", self.error)?;
-        let mut cause = self.error.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
-    }
-}
 
 /// Why there is no answer of the origin.
 #[derive(Debug)]
