@@ -515,9 +515,9 @@ impl OriginPool {
         let mut state = self.lock();
         let removed = state.remove(connection);
         // If it was not a member yet, `opened` will find it closed.
-        let effects = match removed.is_some() {
-            true => self.ended_unproven(&mut state, connection, true, error),
-            false => Effects::default(),
+        let effects = match &removed {
+            Some(member) => self.ended_unproven(&mut state, connection, Some(member), error),
+            None => Effects::default(),
         };
         drop(state);
         drop(removed);
@@ -548,7 +548,7 @@ impl OriginPool {
                     // report finds the member.
                     false => {
                         let mut effects =
-                            self.ended_unproven(&mut state, &connection, false, &connection.error());
+                            self.ended_unproven(&mut state, &connection, None, &connection.error());
                         effects.removed.push(Member::new(connection, handle));
                         effects
                     }

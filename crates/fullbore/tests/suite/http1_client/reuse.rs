@@ -303,3 +303,30 @@ async fn shutdown_waits_for_the_request_in_progress_and_fails_those_that_wait() 
     );
     soon(stopping).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_request_that_gets_no_answer_fails_alone_and_those_that_wait_are_sent() {
+    // Each connection closes at its first request if that is for /dies.
+    let site = Site::start(|_, mut raw| async move {
+        while let Some(asked) = raw.next_head().await {
+            if asked.head.contains(" /dies ") {
+                return;
+            }
+            raw.say(OK).await;
+        }
+    })
+    .await;
+    let client = http1().max_connections(1).build().unwrap();
+    let mut tasks = JoinSet::new();
+    for path in ["dies", "one", "dies", "two"] {
+        let client = client.clone();
+        let request = Request::post(format!("{}{path}", site.url));
+        let request = request.body(Full::<Bytes>::from("body")).unwrap();
+        tasks.spawn(async move { (path, client.request(request).await.map(drop)) });
+        // They wait in this order.
+        tokio::task::yield_now().await;
+    }
+    for (path, answered) in soon(tasks.join_all()).await {
+        assert_eq!(answered.is_err(), path == "dies", "{path}: {answered:?}");
+    }
+}

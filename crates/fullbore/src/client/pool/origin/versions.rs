@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Effects, OriginPool, PoolState, PooledConnection};
+use super::{Effects, Member, OriginPool, PoolState, PooledConnection};
 use crate::client::connect::HttpVersion;
 use crate::error::{Error, ErrorKind};
 use crate::settings::HttpVersions;
@@ -116,13 +116,12 @@ impl OriginPool {
     }
 
     /// A connection has ended before the peer proved to speak its version. The peer may speak another one, which the
-    /// requests that wait, and those of this connection, are sent in. One that `was_member` has taken requests, or could
-    /// have.
+    /// requests that wait, and those of this connection, are sent in. `member` has taken requests, or could have.
     pub(super) fn ended_unproven(
         self: &Arc<Self>,
         state: &mut PoolState,
         connection: &PooledConnection,
-        was_member: bool,
+        member: Option<&Member>,
         error: &Error,
     ) -> Effects {
         let (may_change, is_http1) = (self.may_change(), connection.is_http1());
@@ -142,7 +141,18 @@ impl OriginPool {
                 return self.not_opened(state, error);
             }
             // What one request met says nothing about others. A connection that nobody needed is not missed.
-            _ if is_http1 && !error.is_unanswered() && (was_member || state.waiting.is_empty()) => {
+            _ if is_http1 && !error.is_unanswered() && (member.is_some() || state.waiting.is_empty()) => {
+                return self.update(state, Instant::now());
+            }
+            // Nor does a request that got no answer on the last connection, where there is no other version to try: each that
+            // waits finds out for itself.
+            _ if is_http1
+                && !may_change
+                && state.members.is_empty()
+                && state.opening == 0
+                && member.is_some_and(|member| member.in_flight > 0) =>
+            {
+                state.pause = None;
                 return self.update(state, Instant::now());
             }
             _ => {
