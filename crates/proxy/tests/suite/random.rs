@@ -79,7 +79,7 @@ async fn no_octet_is_lost_or_mixed_whatever_breaks_off() {
             let fate = match random.usize(..8) {
                 0 => Fate::Dropped,
                 1 => Fate::Fails,
-                2 if url.starts_with("h2c") => Fate::BreaksOff,
+                2 => Fate::BreaksOff,
                 _ => Fate::Whole,
             };
             let pause = Duration::from_micros(random.u64(..3_000));
