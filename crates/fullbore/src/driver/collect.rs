@@ -240,7 +240,7 @@ where
                 )
             }
             StreamCommand::Informational(mut response) => {
-                // A handler that has responded already needs no 100 (Continue).
+                // After the final response, informational ones have no effect.
                 let sent = connection_fields::send(
                     &mut *response,
                     |response| Some(response.headers_mut()),

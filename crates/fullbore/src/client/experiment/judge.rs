@@ -228,8 +228,10 @@ impl Judge {
                     }
                     // A queue that is about to fill shows by then.
                     _ if now < self.begun + 8 * round => None,
-                    // A rate that has just fallen is none to compare others with.
-                    _ => Self::settled_rate(meter, span).filter(|(rate, earlier)| SETTLED * rate >= *earlier),
+                    // Where packets are lost, a rate that has just fallen is none to compare others with.
+                    _ => Self::settled_rate(meter, span).filter(|(rate, earlier)| {
+                        !view.facts.is_some_and(|facts| facts.loses) || SETTLED * rate >= *earlier
+                    }),
                 };
                 match rates {
                     Some(rates) if !early && self.is_worth(view, rates.0, round) => {

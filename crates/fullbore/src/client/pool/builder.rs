@@ -170,7 +170,8 @@ impl ClientBuilder {
     /// If it is set, a connection over a long path gets no more requests at once than fill the path for some round trips. The
     /// others wait in the pool. When the rate of the connection has settled, or fell because packets were lost, further
     /// ones take requests from there, up to [`Self::max_connections`]. They are closed again if they do not make the whole
-    /// faster. Requests that were sent stay where they are.
+    /// faster. Requests that were sent stay where they are. If no exchange ends for 5 s while hardly anything comes, requests are
+    /// held back no longer.
     pub fn spread_requests(mut self, spreads: bool) -> Self {
         self.spreads_requests = spreads;
         self

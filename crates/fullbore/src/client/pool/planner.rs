@@ -50,6 +50,11 @@ const SHORTEST: Duration = Duration::from_millis(150);
 /// A rate that grew by more than this factor, because more was ahead, was limited by that.
 const GREW: f64 = 1.2;
 
+/// If no exchange ends for so long, and hardly anything comes or the reader of a body is slow, streams stay open: subscriptions,
+/// or bodies that are read once all heads are there. Requests that are held back would wait for them.
+const STILL: Duration = Duration::from_secs(5);
+const HARDLY: u64 = 64 * 1024;
+
 /// What a connection has done.
 pub(super) struct Reading {
     pub(super) id: u64,
@@ -109,6 +114,8 @@ pub(super) struct Planner {
     carriers: Vec<Carrier>,
     /// The number of completed exchanges at the beginning.
     completed: Option<u64>,
+    /// When an exchange had ended last, or no request waited; what had come by then, and how many exchanges had ended.
+    moved: Moved,
     /// When something had come for the first time.
     first_byte: Option<Instant>,
     /// More is ahead by this factor, because that made the connection faster.
@@ -116,6 +123,13 @@ pub(super) struct Planner {
     raising: Raising,
     looked_at: Instant,
     waited_for_readers: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Moved {
+    at: Instant,
+    bytes: u64,
+    completed: u64,
 }
 
 /// Whether a connection without losses would be faster if more were ahead.
@@ -143,6 +157,11 @@ impl Planner {
             tried_since: None,
             carriers: Vec::new(),
             completed: None,
+            moved: Moved {
+                at: now,
+                bytes: 0,
+                completed: 0,
+            },
             first_byte: None,
             raised: 1.0,
             raising: Raising::Unknown,
@@ -173,6 +192,9 @@ impl Planner {
             }
         }
         let reader_is_slow = first.is_some_and(|first| self.reader_is_slow(first, now));
+        if self.stands_still(completed, requests.waiting, reader_is_slow, now) {
+            return Plan::Lift;
+        }
         let advice = match (round, mean) {
             (Some(round), Some(mean)) => {
                 self.raise(round, now);
@@ -205,6 +227,17 @@ impl Planner {
             },
             close,
         }
+    }
+
+    /// Whether streams stay open that requests wait for.
+    fn stands_still(&mut self, completed: u64, waiting: u64, reader_is_slow: bool, now: Instant) -> bool {
+        let bytes = self.meter.total();
+        if completed != self.moved.completed || waiting == 0 {
+            let at = now;
+            self.moved = Moved { at, bytes, completed };
+        }
+        let is_still = reader_is_slow || bytes - self.moved.bytes < HARDLY;
+        is_still && now >= self.moved.at + STILL
     }
 
     /// Whether enough has come to know the path.

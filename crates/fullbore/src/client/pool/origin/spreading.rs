@@ -153,9 +153,11 @@ impl OriginPool {
                     }
                 }
                 state.spreading.further = Some(further);
+                // The oldest stays, which may be another one by now: `remove` forgets the path with the last.
+                let oldest = state.members.first().map(|member| member.id);
                 let (closing, kept) = std::mem::take(&mut state.members)
                     .into_iter()
-                    .partition(|member| close.contains(&member.id));
+                    .partition(|member| Some(member.id) != oldest && close.contains(&member.id));
                 (removed, state.members) = (closing, kept);
                 let others = state.members.len() + state.opening + downloads;
                 let room = self.most.saturating_sub(others);

@@ -15,6 +15,8 @@ struct Seen {
     /// What TCP knows, if anything.
     tcp_round_trip: Option<Duration>,
     shortest: Duration,
+    /// Whether exchanges end once their bodies have come.
+    completes: bool,
 }
 
 impl Seen {
@@ -29,6 +31,7 @@ impl Seen {
             round_trip: Some(ROUND),
             tcp_round_trip: Some(ROUND),
             shortest: ROUND,
+            completes: true,
         }
     }
 
@@ -54,7 +57,7 @@ impl Seen {
         };
         let requests = Requests {
             waiting: 10_000,
-            completed: self.received / BODY,
+            completed: if self.completes { self.received / BODY } else { 0 },
             shortest: Some(self.shortest),
             opening: 0,
             refused: false,
@@ -139,4 +142,22 @@ fn a_connection_that_loses_nothing_gets_twice_as_much_ahead_before_another_one_i
         }
     }
     panic!("no other one was tried");
+}
+
+#[test]
+fn requests_are_not_held_back_behind_streams_that_stay_open() {
+    let is_lifted = |completes, bytes, steps| {
+        let mut seen = Seen {
+            completes,
+            ..Seen::new()
+        };
+        seen.step(0);
+        (0..steps).any(|_| seen.step(bytes) == Plan::Lift)
+    };
+    // 25 ms each: five seconds without an end, and with as good as no bytes.
+    assert!(is_lifted(false, 10, 201));
+    assert!(!is_lifted(false, 10, 198));
+    // Long bodies that come are waited for.
+    assert!(!is_lifted(false, 20_000, 400));
+    assert!(!is_lifted(true, 20_000, 400));
 }
