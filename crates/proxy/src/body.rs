@@ -1,5 +1,6 @@
 //! The body of every response of the proxy.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::ReadHalf;
+use tokio::sync::oneshot;
 use tokio_util::io::poll_read_buf;
 
 use crate::instances::UnderWay;
@@ -32,7 +34,10 @@ enum Source {
     /// A text, until it was returned.
     Text(Option<Bytes>),
     /// What the origin sends over a connection of HTTP/1.1 that was upgraded.
-    Tunnel(Reading, #[allow(dead_code)] Held),
+    Tunnel(
+        Reading,
+        #[expect(dead_code, reason = "they end with it")] (oneshot::Sender<Infallible>, Held),
+    ),
 }
 
 /// What belongs to a response that has not ended.
@@ -54,9 +59,10 @@ impl ProxyBody {
         }
     }
 
-    pub(crate) fn tunnel(tunnel: Tunnel, held: Held) -> Self {
+    /// `alive` is dropped with the response.
+    pub(crate) fn tunnel(tunnel: Tunnel, alive: oneshot::Sender<Infallible>, held: Held) -> Self {
         Self {
-            source: Source::Tunnel(Reading::new(tunnel), held),
+            source: Source::Tunnel(Reading::new(tunnel), (alive, held)),
         }
     }
 }

@@ -14,18 +14,8 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// All fields by which applications learn the client's address, scheme, host or path.
-const ALL: [HeaderName; 9] = [
-    FOR,
-    PROTO,
-    HOST,
-    FORWARDED,
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-forwarded-ssl"),
-    HeaderName::from_static("x-real-ip"),
-];
+/// Besides all that begin with `x-forwarded-`, the fields by which applications learn who the client is.
+const OTHERS: [&str; 3] = ["forwarded", "x-forwarded", "x-real-ip"];
 
 /// What is said of a request.
 pub(crate) struct Client<'a> {
@@ -40,12 +30,7 @@ pub(crate) struct Client<'a> {
 pub(crate) fn set(headers: &mut HeaderMap, client: &Client<'_>, trusted: &[IpNet]) {
     let address = client.address.map(|address| address.ip().to_canonical());
     let is_trusted = address.is_some_and(|address| trusted.iter().any(|net| net.contains(&address)));
-    remove_with_underscores(headers);
-    if !is_trusted {
-        for name in &ALL {
-            headers.remove(name);
-        }
-    }
+    remove(headers, |name| !is_trusted || name.as_str().contains('_'));
     let proto = if client.https { "https" } else { "http" };
     if let Some(address) = address {
         append(headers, FOR, &address.to_string());
@@ -88,13 +73,19 @@ fn append(headers: &mut HeaderMap, name: HeaderName, member: &str) {
     }
 }
 
-/// Removes the same names written with underscores: CGI and WSGI make one variable of both.
-fn remove_with_underscores(headers: &mut HeaderMap) {
+/// Removes these fields from trailers, where nobody may say them.
+pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
+    remove(trailers, |_| true);
+}
+
+/// Removes the fields that `also` says of. A name with underscores is the same: CGI and WSGI make one variable of both.
+fn remove(headers: &mut HeaderMap, also: impl Fn(&HeaderName) -> bool) {
     let is_meant = |name: &HeaderName| {
-        let plain = || name.as_str().replace('_', "-");
-        name.as_str().contains('_') && ALL.iter().any(|known| *known == plain().as_str())
+        let plain = name.as_str().replace('_', "-");
+        OTHERS.contains(&plain.as_str()) || plain.starts_with("x-forwarded-")
     };
-    let found: Vec<_> = headers.keys().filter(|name| is_meant(name)).cloned().collect();
+    let all = headers.keys().filter(|name| is_meant(name) && also(name));
+    let found: Vec<_> = all.cloned().collect();
     for name in found {
         headers.remove(name);
     }
@@ -142,7 +133,10 @@ mod tests {
         .to_vec()
     }
 
-    const INVENTED: [(&str, &str); 9] = [
+    const INVENTED: [(&str, &str); 12] = [
+        ("x-forwarded", "1"),
+        ("x-forwarded-scheme", "https"),
+        ("x_forwarded_user", "root"),
         ("x-forwarded-for", "1.1.1.1"),
         ("x-forwarded-for", "2.2.2.2"),
         ("x-forwarded-proto", "https"),

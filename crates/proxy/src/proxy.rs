@@ -10,12 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use fullbore::client::on_informational;
 use fullbore::server::{Informational, PeerAddr};
-use fullbore::{BoxError, Incoming};
-use http::header::{EXPECT, HOST, UPGRADE};
+use fullbore::{BoxError, ErrorKind, Incoming};
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::body::{Held, ProxyBody};
@@ -209,7 +210,8 @@ impl Exchange {
         match (&settings.host, host) {
             (OriginHost::Always(host), _) => drop(headers.insert(HOST, host.clone())),
             (OriginHost::OfClient, Some(host)) => drop(headers.insert(HOST, host)),
-            (OriginHost::OfClient, None) => {}
+            // Otherwise the origin would be told its own address, which it may repeat to the client.
+            (OriginHost::OfClient, None) => drop(headers.insert(HOST, HeaderValue::from_static(""))),
         }
         Ok(wish)
     }
@@ -242,7 +244,7 @@ impl Exchange {
                     client.request(attempt.map(|()| body)).await
                 }
             };
-            if let Some(gate) = &gate {
+            if let (Some(gate), Ok(_)) = (&gate, &sent) {
                 gate.open();
             }
             match sent {
@@ -274,15 +276,19 @@ impl Exchange {
         if under_way.origin().is_http2 {
             return self.connect(head, under_way, client, &protocol).await;
         }
-        upgrade::ask(head.headers_mut(), protocol);
+        upgrade::ask(head.headers_mut(), protocol.clone());
         let mut response = self.send_upgrade(head, &under_way).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return self.answered(response, under_way);
         }
+        let is_asked = |own: &HeaderValue| own.as_bytes().eq_ignore_ascii_case(protocol.as_bytes());
+        if !response.headers().get(UPGRADE).is_some_and(is_asked) {
+            let refusal = Refusal::bad_answer("it has switched to another protocol than it was asked for");
+            return Err((refusal, Some(under_way)));
+        }
         let origin = hyper::upgrade::on(&mut response);
-        let protocol = response.headers().get(UPGRADE).cloned();
         let mut answer = self.switched(response, &under_way, ProxyBody::default());
-        upgrade::ask(answer.headers_mut(), protocol.unwrap_or(upgrade::WEBSOCKET));
+        upgrade::ask(answer.headers_mut(), protocol);
         tokio::spawn(async move {
             upgrade::join(client, origin).await;
             drop(under_way);
@@ -360,9 +366,10 @@ impl Exchange {
             Err(error) => return Err((Refusal::bad_answer(error), Some(under_way))),
         };
         let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
-        tokio::spawn(upgrade::pass(Box::pin(body), writer));
+        let (of_response, response_is_gone) = oneshot::channel();
+        tokio::spawn(upgrade::pass_beside(Box::pin(body), writer, response_is_gone));
         let mut answer = self.switched(response, &under_way, ProxyBody::default());
-        *answer.body_mut() = ProxyBody::tunnel(reader, self.held(under_way));
+        *answer.body_mut() = ProxyBody::tunnel(reader, of_response, self.held(under_way));
         *answer.status_mut() = StatusCode::OK;
         answer.headers_mut().remove(upgrade::ACCEPT);
         Ok(answer)
@@ -396,6 +403,7 @@ impl Exchange {
                 }
             } else if let Some(client) = &client {
                 fields::remove_of_connection(response.headers_mut());
+                response.headers_mut().remove(CONTENT_LENGTH);
                 // 101 is none that is passed on.
                 let _ = client.send(response);
             }
@@ -453,7 +461,10 @@ fn on_to(under_way: &UnderWay, mut head: Request<()>) -> Result<Request<()>, htt
 
 /// A request failed at an instance.
 fn failed_with(error: &fullbore::Error, under_way: UnderWay) -> Refused {
-    let is_its_fault = error.is_connect() || error.is_timeout() || error.is_closed();
+    let is_its_fault = error.is_connect()
+        || error.is_timeout()
+        || error.is_closed()
+        || matches!(error.kind(), ErrorKind::Refused | ErrorKind::Protocol);
     if is_its_fault {
         under_way.failed();
     }

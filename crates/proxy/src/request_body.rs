@@ -12,6 +12,8 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use crate::forwarded;
+
 /// How long a body waits for 100 (Continue), as curl's. Origins that do not know the expectation send none (RFC 9110 section
 /// 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
@@ -94,9 +96,14 @@ where
         let mut state = lock(&self.kept);
         state.begun = true;
         let Some(body) = &mut state.body else {
-            return Poll::Ready(None);
+            return Poll::Ready(Some(Err("the body was taken back".into())));
         };
-        let frame = ready!(body.as_mut().poll_frame(cx));
+        let mut frame = ready!(body.as_mut().poll_frame(cx));
+        if let Some(Ok(frame)) = &mut frame {
+            if let Some(trailers) = frame.trailers_mut() {
+                forwarded::remove_from_trailers(trailers);
+            }
+        }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
@@ -104,13 +111,13 @@ where
         lock(&self.kept)
             .body
             .as_ref()
-            .is_none_or(|body| body.is_end_stream())
+            .is_some_and(|body| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &lock(&self.kept).body {
             Some(body) => body.size_hint(),
-            None => SizeHint::with_exact(0),
+            None => SizeHint::default(),
         }
     }
 }

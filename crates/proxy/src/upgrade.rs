@@ -8,9 +8,11 @@
 //! | HTTP/2 | HTTP/1.1 | a request with `upgrade`; its connection is joined to the client's bodies |
 //! | HTTP/2 | HTTP/2 | extended CONNECT is passed on like any request |
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -66,16 +68,11 @@ impl Wish {
         // Behind a body the upgrade would have to wait; no client asks for that.
         let asks =
             is_whole && request.version() == Version::HTTP_11 && lists(headers, &CONNECTION, "upgrade");
-        let Some(protocol) = headers.get(UPGRADE).filter(|_| asks) else {
+        let mut protocols = headers.get_all(UPGRADE).iter();
+        let (Some(protocol), None, true) = (protocols.next(), protocols.next(), asks) else {
             return Ok(Wish::Nothing);
         };
-        // HTTP/2 has begun, or not, before the first request: an origin that switched to it would see requests that nobody has
-        // checked.
-        if protocol
-            .as_bytes()
-            .get(..3)
-            .is_some_and(|start| start.eq_ignore_ascii_case(b"h2c"))
-        {
+        if !may_upgrade_to(protocol.as_bytes()) {
             return Ok(Wish::Nothing);
         }
         let protocol = protocol.clone();
@@ -84,6 +81,16 @@ impl Wish {
             None => Wish::Nothing,
         })
     }
+}
+
+/// Whether a connection may be upgraded to it: one protocol, and none of HTTP itself. HTTP/2 has begun, or not, before the first
+/// request: an origin that switched to it would see requests that nobody has checked.
+fn may_upgrade_to(protocol: &[u8]) -> bool {
+    let is_http = |start: &[u8]| {
+        let own = protocol.trim_ascii().get(..start.len());
+        own.is_some_and(|own| own.eq_ignore_ascii_case(start))
+    };
+    !protocol.trim_ascii().is_empty() && !protocol.contains(&b',') && !is_http(b"h2") && !is_http(b"http")
 }
 
 /// Makes the fields of a request ask for an upgrade of HTTP/1.1.
@@ -155,6 +162,27 @@ pub(crate) async fn join(client: OnUpgrade, origin: OnUpgrade) {
     let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(origin)).await;
 }
 
+/// How long the origin gets what the client still sends once the response has ended. Then its connection is closed.
+const LAST_OCTETS: Duration = Duration::from_secs(5);
+
+/// As [`pass`], but no longer than a response that is gone when `response` is, and a while.
+pub(crate) async fn pass_beside<B>(
+    body: Pin<Box<B>>,
+    tunnel: WriteHalf<TokioIo<Upgraded>>,
+    response: oneshot::Receiver<Infallible>,
+) where
+    B: Body<Data = Bytes>,
+{
+    let is_over = async {
+        let _ = response.await;
+        tokio::time::sleep(LAST_OCTETS).await;
+    };
+    tokio::select! {
+        () = pass(body, tunnel) => {}
+        () = is_over => {}
+    }
+}
+
 /// Writes a body to a connection that was upgraded.
 pub(crate) async fn pass<B>(mut body: Pin<Box<B>>, mut tunnel: WriteHalf<TokioIo<Upgraded>>)
 where
@@ -220,6 +248,23 @@ impl Body for LateBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_are_upgraded_to_one_protocol_and_none_of_http() {
+        for (protocol, may) in [
+            ("websocket", true),
+            ("TCP", true),
+            ("h2c", false),
+            (" H2C", false),
+            ("websocket, h2c", false),
+            (",h2c", false),
+            ("HTTP/2.0", false),
+            ("", false),
+            (" ", false),
+        ] {
+            assert_eq!(may_upgrade_to(protocol.as_bytes()), may, "{protocol}");
+        }
+    }
 
     #[test]
     fn a_key_is_answered_as_the_standard_says() {

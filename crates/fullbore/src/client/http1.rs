@@ -488,7 +488,7 @@ where
             })
             .await
         };
-        let response = match head {
+        let mut response = match head {
             Head::Response(response) => response,
             Head::Failed(mut failed) => {
                 let unsent = failed.take_message().map(Request::into_body);
@@ -519,7 +519,7 @@ where
                 return false;
             }
         };
-        if let Some(error) = message::ambiguous(response.headers()) {
+        if let Some(error) = message::ambiguous(response.headers_mut()) {
             self.driven.connection = None;
             end.report(&error);
             let _ = answer.send(Err(Failed::local(error)));

@@ -2,10 +2,12 @@
 
 use fullbore::{BoxError, Incoming};
 use fullbore_proxy::Proxy;
+use fullbore_testing::frames::{HEADERS, RST_STREAM};
+use fullbore_testing::peer::Peer;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 
-use crate::support::{Front, VERSIONS, client, full, get, origin, post, soon, text, urls};
+use crate::support::{Front, VERSIONS, client, full, get, origin, post, raw_origin, soon, text, urls};
 
 /// An address at which nobody listens.
 fn absent() -> String {
@@ -42,6 +44,34 @@ async fn a_request_whose_instance_is_absent_goes_to_another_one_with_its_body() 
         .unwrap();
     assert_eq!(response.status(), 502);
     assert_eq!(front.told().len(), 1);
+}
+
+#[tokio::test]
+async fn an_instance_that_refuses_at_once_does_not_attract_all_requests() {
+    let refusing = raw_origin(|_, stream| async move {
+        let mut peer = Peer::server(stream, &[]).await;
+        while let Some(frame) = peer.next().await {
+            if frame.kind == HEADERS {
+                // REFUSED_STREAM.
+                peer.send(RST_STREAM, 0, frame.stream, &[0, 0, 0, 7]).await;
+            }
+        }
+    })
+    .await;
+    let site = origin(|_: Request<Incoming>| async move {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        Ok::<_, BoxError>(Response::new(full("well")))
+    })
+    .await;
+    let front = Front::new(Proxy::builder().to(&urls(&refusing)[1]).to(&urls(&site)[0])).await;
+    let client = client(VERSIONS[1]);
+    let mut served = 0;
+    for _ in 0..20 {
+        let response = soon(client.request(get(&front.url("/")))).await.unwrap();
+        served += usize::from(response.status() == 200);
+    }
+    assert!(served >= 17, "{served} of 20");
+    assert!(!front.proxy.stats()[0].in_use, "it is left out by now");
 }
 
 #[tokio::test]

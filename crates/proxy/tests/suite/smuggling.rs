@@ -129,6 +129,7 @@ async fn responses_that_can_be_read_in_two_ways_reach_no_client() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\nabc",
     ] {
@@ -141,5 +142,33 @@ async fn responses_that_can_be_read_in_two_ways_reach_no_client() {
             seen.starts_with("HTTP/1.1 502 ") || seen.is_empty(),
             "{answer}: {seen}"
         );
+    }
+}
+
+#[tokio::test]
+async fn no_connection_is_upgraded_to_http_and_none_to_what_was_not_asked_for() {
+    let site = crate::support::raw_origin(|_, mut stream| async move {
+        let head = crate::support::head(&mut stream).await;
+        let answer = match head.contains("upgrade:") {
+            true => "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+            false => "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nplain",
+        };
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer.as_bytes()).await;
+    })
+    .await;
+    let front = Front::to(&urls(&site)[0]).await;
+    for (protocols, expected) in [
+        ("Upgrade: h2c", "plain"),
+        ("Upgrade: websocket, h2c", "plain"),
+        ("Upgrade: ,h2c", "plain"),
+        ("Upgrade: HTTP/2.0", "plain"),
+        ("Upgrade: websocket\r\nUpgrade: h2c", "plain"),
+        ("Upgrade: websocket", "HTTP/1.1 502 "),
+    ] {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade, close\r\n{protocols}\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        let answer = soon(front.raw(request.as_bytes())).await;
+        assert!(answer.contains(expected), "{protocols}: {answer}");
     }
 }

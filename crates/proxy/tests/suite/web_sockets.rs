@@ -14,6 +14,7 @@ use http_body_util::channel::Channel;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::support::{Front, Site, VERSIONS, boxed, client, get, head, raw_origin, soon, urls};
 
@@ -171,4 +172,44 @@ async fn other_protocols_are_upgraded_to_over_http_1_alone() {
     let request = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, close\r\nUpgrade: tcp\r\n\r\n";
     let answer = soon(front.raw(request)).await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_connection_to_the_origin_ends_with_its_web_socket_though_the_client_goes_on() {
+    let (ended, mut ends) = tokio::sync::mpsc::channel(1);
+    let site = raw_origin(move |_, mut stream| {
+        let ended = ended.clone();
+        async move {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap();
+            let key = head
+                .lines()
+                .find_map(|line| line.strip_prefix("sec-websocket-key: "));
+            let accept = derive_accept_key(key.expect("a key").as_bytes());
+            let answer = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Accept: {accept}\r\n\r\n"
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            let _ = ended.send(()).await;
+        }
+    })
+    .await;
+    let front = Front::to(&urls(&site)[0]).await;
+    let (_say, body) = Channel::<Bytes, BoxError>::new(1);
+    let mut request = Request::new(boxed(body));
+    *request.method_mut() = Method::CONNECT;
+    *request.uri_mut() = front.url("/").parse().unwrap();
+    let protocol = Protocol::from_static("websocket");
+    request.extensions_mut().insert(protocol);
+    let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(soon(response.into_body().collect()).await.unwrap().to_bytes(), "");
+    // The client has not ended its half.
+    soon(ends.recv()).await.expect("the connection has ended");
 }

@@ -123,13 +123,29 @@ fn host(uri: &Uri) -> Result<HeaderValue, Error> {
         .map_err(|error| Error::invalid_url(&uri.to_string(), error.to_string()))
 }
 
-/// The error of a response whose length is given in two ways, which may be an attempt to split it (RFC 9112 section 6.3).
-pub(super) fn ambiguous(headers: &HeaderMap) -> Option<Error> {
-    let both = headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH);
-    both.then(|| {
-        let text = "the response has both content-length and transfer-encoding";
-        Error::new(ErrorKind::Protocol, text)
-    })
+/// The error of a response whose length is given in two ways, which may be an attempt to split it (RFC 9112 section 6.3). Of
+/// equal lengths one stays. hyper looks at the lengths of responses with a body alone.
+pub(super) fn ambiguous(headers: &mut HeaderMap) -> Option<Error> {
+    let first = headers.get(CONTENT_LENGTH)?.clone();
+    let mut members = headers
+        .get_all(CONTENT_LENGTH)
+        .iter()
+        .flat_map(|line| line.as_bytes().split(|&octet| octet == b','))
+        .map(<[u8]>::trim_ascii);
+    let length = members.next().unwrap_or_default();
+    let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+    let text = if headers.contains_key(TRANSFER_ENCODING) {
+        "the response has both content-length and transfer-encoding"
+    } else if !is_number || members.any(|member| member != length) {
+        "the response has a content-length that is no number, or several that differ"
+    } else {
+        if first.as_bytes() != length || headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() {
+            let one = HeaderValue::from_bytes(length).unwrap_or_else(|_| first.clone());
+            headers.insert(CONTENT_LENGTH, one);
+        }
+        return None;
+    };
+    Some(Error::new(ErrorKind::Protocol, text))
 }
 
 /// Whether the first response on a connection says that the server takes no further ones, as nginx does with `limit_conn`.
@@ -188,6 +204,34 @@ mod tests {
     /// A request without a body, as it leaves.
     fn sent(head: &Request<()>, forwarding: Option<&Forwarding>) -> Request<Outgoing> {
         request(head, Outgoing::empty(), forwarding).expect("valid").0
+    }
+
+    #[test]
+    fn a_response_has_one_length_or_none() {
+        for (lengths, left) in [
+            (&[][..], Some(None)),
+            (&["5"], Some(Some("5"))),
+            (&["5", "5"], Some(Some("5"))),
+            (&["5, 5"], Some(Some("5"))),
+            (&["5", "6"], None),
+            (&["5, 6"], None),
+            (&["+5"], None),
+            (&[""], None),
+            (&["5,"], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for length in lengths {
+                headers.append(CONTENT_LENGTH, HeaderValue::from_static(length));
+            }
+            let error = ambiguous(&mut headers);
+            let own = headers
+                .get(CONTENT_LENGTH)
+                .and_then(|length| length.to_str().ok());
+            match left {
+                Some(left) => assert_eq!((error.is_none(), own), (true, left), "{lengths:?}"),
+                None => assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Protocol)),
+            }
+        }
     }
 
     #[test]
