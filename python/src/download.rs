@@ -75,13 +75,28 @@ impl Checksum {
 
 /// What is on the disk.
 struct Part {
-    path: PathBuf,
     file: BufWriter<File>,
+    place: Place,
     /// The bytes that are in it.
     size: u64,
     /// Which version they are of; `None` if that cannot be told again.
     version: Option<Version>,
     total: Option<u64>,
+}
+
+/// The place of a part. A download that is cancelled drops it, and leaves no file that nobody continues.
+struct Place {
+    path: PathBuf,
+    /// Whether no other run continues the file.
+    is_temporary: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// How an attempt has ended.
@@ -144,9 +159,7 @@ impl Download {
     async fn give_up(&self, part: Option<Part>, failure: Failure) -> Result<Outcome, Failure> {
         if let Some(mut part) = part {
             let _ = part.file.flush().await;
-            if part.version.is_none() || part.size == 0 {
-                let _ = fs::remove_file(&part.path).await;
-            }
+            part.place.is_temporary |= part.size == 0;
         }
         Err(failure)
     }
@@ -159,6 +172,8 @@ impl Download {
         }
         let response = self.whole().await?;
         saved.url = without_secrets(&response.url().to_string());
+        // It may have the name of the next one.
+        drop(part.take());
         let opened = part.insert(self.open(&response).await?);
         if opened.total == Some(opened.size) && opened.size > 0 {
             saved.resumed = opened.size;
@@ -195,7 +210,7 @@ impl Download {
         let response = self.whole().await?;
         part.begin(&response)
             .await
-            .map_err(|error| broken_disk(&part.path, &error))?;
+            .map_err(|error| broken_disk(&part.place.path, &error))?;
         saved.resumed = 0;
         Ok(response)
     }
@@ -239,7 +254,7 @@ impl Download {
         saved.connections = saved.connections.max(body.download_report().most_connections);
         // What has come is right, whatever ended it.
         let flushed = part.file.flush().await;
-        flushed.map_err(|error| broken_disk(&part.path, &error))?;
+        flushed.map_err(|error| broken_disk(&part.place.path, &error))?;
         if let Some(failure) = received? {
             return Ok(End::Broken(failure));
         }
@@ -274,7 +289,7 @@ impl Download {
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
             let written = part.file.write_all(&data).await;
-            written.map_err(|error| broken_disk(&part.path, &error))?;
+            written.map_err(|error| broken_disk(&part.place.path, &error))?;
             part.size += data.len() as u64;
             self.progress.add(data.len() as u64);
         }
@@ -284,10 +299,13 @@ impl Download {
     async fn open(&self, response: &Response) -> Result<Part, Failure> {
         let total = response.content_length();
         let version = Version::of(response.headers(), total).filter(|version| version.validator().is_some());
-        let path = self.part_path(version.as_ref());
-        let failed = |error: std::io::Error| broken_disk(&path, &error);
+        let mut place = Place {
+            path: self.part_path(version.as_ref()),
+            is_temporary: false,
+        };
+        let failed = |error: std::io::Error| broken_disk(&place.path, &error);
         // A link, or a device, is nothing that a run has left.
-        match fs::symlink_metadata(&path).await {
+        match fs::symlink_metadata(&place.path).await {
             Ok(found) if !found.is_file() => {
                 return Err(failed(std::io::Error::other(
                     "it is in the way, and no regular file",
@@ -295,13 +313,15 @@ impl Download {
             }
             _ => {}
         }
+        place.is_temporary = version.is_none();
+        let failed = |error: std::io::Error| broken_disk(&place.path, &error);
         let mut options = OpenOptions::new();
         let mut file = options
             .create(true)
             .truncate(false)
             .read(true)
             .write(true)
-            .open(&path)
+            .open(&place.path)
             .await
             .map_err(failed)?;
         let found = file.metadata().await.map_err(failed)?.len();
@@ -313,7 +333,7 @@ impl Download {
         file.seek(std::io::SeekFrom::Start(size)).await.map_err(failed)?;
         Ok(Part {
             file: BufWriter::with_capacity(WRITE, file),
-            path: path.clone(),
+            place,
             size,
             version,
             total,
@@ -337,15 +357,16 @@ impl Download {
 
     /// Checks the complete file, and gives it its name.
     async fn publish(&self, part: Part) -> Result<(), Failure> {
-        drop(part.file);
+        let Part { file, mut place, .. } = part;
+        drop(file);
         if let Some(checksum) = &self.checksum {
-            let (algorithm, path) = (checksum.algorithm, part.path.clone());
+            let (algorithm, path) = (checksum.algorithm, place.path.clone());
             let found = tokio::task::spawn_blocking(move || digest_of(algorithm, &path)).await;
             let found = found
                 .map_err(|_| Failure::canceled())?
-                .map_err(|error| broken_disk(&part.path, &error))?;
+                .map_err(|error| broken_disk(&place.path, &error))?;
             if found != checksum.expected {
-                let _ = fs::remove_file(&part.path).await;
+                let _ = fs::remove_file(&place.path).await;
                 let text = format!(
                     "its digest is {}, not the expected one; it was removed",
                     hex(&found)
@@ -353,7 +374,8 @@ impl Download {
                 return Err(Failure::new("checksum", text).of(&without_secrets(&self.url)));
             }
         }
-        let renamed = fs::rename(&part.path, &self.path).await;
+        let renamed = fs::rename(&place.path, &self.path).await;
+        place.is_temporary &= renamed.is_err();
         renamed.map_err(|error| broken_disk(&self.path, &error))
     }
 }
@@ -368,6 +390,7 @@ impl Part {
         self.total = response.content_length();
         let version = Version::of(response.headers(), self.total);
         self.version = version.filter(|version| version.validator().is_some());
+        self.place.is_temporary = self.version.is_none();
         Ok(())
     }
 }

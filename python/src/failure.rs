@@ -21,7 +21,7 @@ pub(crate) struct Failure {
     is_retryable: bool,
     /// No connection was made.
     is_connect: bool,
-    /// The request's own body failed.
+    /// Another attempt may succeed: a download continues.
     pub(crate) is_broken_off: bool,
 }
 
@@ -42,7 +42,10 @@ impl Failure {
     }
 
     pub(crate) fn timeout(kind: &'static str, what: &str, limit: Duration) -> Self {
-        Self::new(kind, format!("{what} within {} s", limit.as_secs_f64()))
+        Failure {
+            is_broken_off: true,
+            ..Self::new(kind, format!("{what} within {} s", limit.as_secs_f64()))
+        }
     }
 
     /// The status of a response.

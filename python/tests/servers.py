@@ -109,6 +109,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
+    def page_garbled(self, _: str) -> None:
+        """Sends a chunk, and then what is none."""
+        self.send_response(200)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"3\r\none\r\nthis is no size\r\n")
+        self.wfile.flush()
+        self.close_connection = True
+
+    def page_hesitant(self, _: str) -> None:
+        """Gives the first request no answer."""
+        counts = self.server.counts  # type: ignore[attr-defined]
+        counts[self.path] = counts.get(self.path, 0) + 1
+        if counts[self.path] == 1:
+            self.server.released.wait(60)  # type: ignore[attr-defined]
+        self.answer(body=b"at last")
+
     def page_chunked(self, _: str) -> None:
         self.send_response(200)
         self.send_header("transfer-encoding", "chunked")

@@ -191,6 +191,59 @@ def test_a_client_is_used_from_two_loops_one_after_another(server: servers.Serve
     gc.collect()
 
 
+def test_a_loop_that_goes_on_after_a_fork_has_another_queue(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fullbore import _process, _waiters
+
+    async def main() -> None:
+        before = _waiters.current()
+        assert _waiters.current() is before
+        monkeypatch.setattr(_process, "generation", _process.generation + 1)
+        assert _waiters.current() is not before
+
+    run(main)
+
+
+def test_loops_that_have_ended_leave_nothing(server: servers.Server) -> None:
+    from fullbore import _waiters
+
+    client = fullbore.AsyncClient(proxy=False)
+
+    async def get() -> str:
+        return (await client.get(server.url)).text
+
+    async def leave() -> None:
+        asyncio.ensure_future(client.get(server.url + "/slow"))
+        await asyncio.sleep(0.01)
+
+    gc.collect()
+    before = len(_waiters._of_loops)
+    assert [asyncio.run(get()) for _ in range(50)] == ["hello"] * 50
+    for _ in range(5):
+        asyncio.run(leave())
+    gc.collect()
+    assert len(_waiters._of_loops) <= before
+    asyncio.run(client.aclose())
+
+
+def test_a_download_that_is_cancelled_leaves_no_file_that_nobody_continues(
+    server: servers.Server, folder: pathlib.Path
+) -> None:
+    async def main() -> None:
+        async with fullbore.AsyncClient(proxy=False) as client:
+            task = asyncio.create_task(client.download(server.url + "/drip", folder / "a"))
+            while not list(folder.iterdir()):
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            # Its task in the runtime ends soon.
+            async with asyncio.timeout(60):
+                while list(folder.iterdir()):
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
 def test_without_a_loop_it_is_an_error_of_the_runtime() -> None:
     client = fullbore.AsyncClient(proxy=False)
     sent = client.get("http://h/")

@@ -84,6 +84,44 @@ def test_a_file_that_has_changed_starts_again(
     assert (folder / "a").read_bytes() == servers.pattern(120_000)
 
 
+def test_a_callback_of_a_download_may_use_clients(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    texts: list[str] = []
+
+    def tell(*_: object) -> None:
+        # The download completes during one of these.
+        texts.append(client.get(server.url + "/slow?0.2").text)
+
+    server.breaks = 1
+    assert client.download(server.url + "/file", folder / "a", progress=tell).size == 100_000
+    assert len(texts) >= 2 and set(texts) == {"slow"}
+
+
+def test_a_callback_that_raises_ends_its_download_only(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    from fullbore import _wait
+
+    def tell(*_: object) -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        client.download(server.url + "/drip", folder / "a", progress=tell)
+    inbox = _wait._inbox()
+    while inbox.given_up:
+        assert client.get(server.url).text == "hello"
+    assert inbox.results == {}
+
+
+def test_a_response_that_does_not_come_in_time_is_asked_for_again(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    client.download(server.url + "/hesitant", folder / "a", timeout=fullbore.Timeout(response=1))
+    assert (folder / "a").read_bytes() == b"at last"
+    assert server.counts["/hesitant"] >= 2
+
+
 def test_a_server_that_always_breaks_off_at_the_start_is_given_up(
     server: servers.Server, client: fullbore.Client, folder: pathlib.Path
 ) -> None:

@@ -180,6 +180,23 @@ def test_a_wrong_argument_is_named(
         client.post(server.url + "/echo", **options)
 
 
+def test_an_integer_of_another_library_is_one(server: servers.Server, client: fullbore.Client) -> None:
+    class Integer:
+        """As ``numpy.int64``."""
+
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        def __index__(self) -> int:
+            return self.value
+
+    urls = [(server.url + "/hello", Integer(1), Integer(2))]
+    (response,) = client.get_many(urls, at_once=Integer(5))  # type: ignore[call-overload]
+    assert response.content == b"e"
+    with pytest.raises(ValueError, match="^at_once is 0"):
+        client.get_many(urls, at_once=Integer(0))  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("url", [None, 5, b"http://h/", ["http://h/"], pathlib.Path("/a")])
 def test_a_url_of_another_type_is_named(url: Any, client: fullbore.Client) -> None:
     with pytest.raises(TypeError, match="^url must be a str"):

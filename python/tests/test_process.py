@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -139,6 +140,18 @@ def test_a_signal_whose_handler_returns_does_not_end_the_wait(server: servers.Se
     assert seen == [signal.SIGALRM]
 
 
+def test_the_handler_of_a_signal_may_use_a_client(server: servers.Server, client: fullbore.Client) -> None:
+    texts: list[str] = []
+    previous = signal.signal(signal.SIGALRM, lambda *_: texts.append(client.get(server.url + "/slow?0.5").text))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        # It completes while the handler waits.
+        assert client.get(server.url + "/slow?0.2").text == "slow"
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert texts == ["slow"]
+
+
 def get_in_child(client: fullbore.Client, url: str, answers: multiprocessing.SimpleQueue[str]) -> None:
     answers.put(client.get(url).text)
 
@@ -178,6 +191,21 @@ def test_a_response_of_the_parent_is_a_clear_error_in_a_forked_child(
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         server.released.set()
         assert response.read() == b"67890"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_while_a_thread_unpickles_a_client_does_not_hang_the_child(client: fullbore.Client) -> None:
+    from fullbore import _core
+
+    pickled = pickle.dumps(client)
+    with _core._sharing:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            pickle.loads(pickled)
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -139,6 +139,8 @@ def test_errors_are_those_of_requests(session: Any, server: servers.Server, http
         session.get(server.url + "/slow", timeout=0.05)
     with pytest.raises(exceptions.ChunkedEncodingError):
         session.get(server.url + "/broken")
+    with session.get(server.url + "/garbled", stream=True) as response, pytest.raises(exceptions.ChunkedEncodingError):
+        list(response.iter_content(10))
     with pytest.raises(exceptions.ConnectionError):
         session.get(server.url + "/drip", timeout=0.1)
     with pytest.raises(OSError, match="invalid path: /garbage"):
@@ -146,6 +148,16 @@ def test_errors_are_those_of_requests(session: Any, server: servers.Server, http
     with pytest.raises(ValueError, match="must be an int, float or None"):
         session.get(server.url, timeout="5")
     assert session.get(server.url).text == "hello"
+
+
+def test_the_limit_on_connecting_is_that_of_each_request(session: Any, server: servers.Server) -> None:
+    import fullbore.httpx
+
+    assert session.get(server.url, timeout=60).text == "hello"
+    (client,) = session.get_adapter(server.url)._clients.values()
+    assert client.timeout.connect is None
+    assert fullbore.httpx.Transport()._client.timeout.connect is None
+    assert fullbore.httpx.AsyncTransport()._client.timeout.connect is None
 
 
 def test_a_session_of_requests_is_pickled(session: Any, server: servers.Server) -> None:
@@ -175,6 +187,8 @@ def test_fsspec_gets_many_files_and_ranges_in_one_call(files: Any, https: server
     assert came == [whole[start:end] for start, end in ranges]
     assert files.cat(url) == whole
     assert files.cat_file(url, 3, 9) == whole[3:9]
+    # -1 is no limit.
+    assert len(files.cat(urls, batch_size=-1)) == len(urls)
 
 
 def test_fsspec_says_what_is_missing(files: Any, https: servers.Http2) -> None:
@@ -231,7 +245,15 @@ def test_zarr_reads_an_array(tmp_path_factory: pytest.TempPathFactory) -> None:
         assert (read[:100] == values[:100]).all()
         # Chunks that are not there have the value that fills.
         assert (read[100:] == -1).all()
-        assert pickle.loads(pickle.dumps(store)) == store
+        copies = [pickle.loads(pickle.dumps(store)) for _ in range(2)]
+        assert copies == [store, store]
+        assert copies[0]._client is copies[1]._client
+        behind = zarr.abc.store.RangeByteRequest(10**6, 10**6 + 1)
+        buffers = zarr.core.buffer.default_buffer_prototype()
+        for copy in copies:
+            one = asyncio.run(copy.get("zarr.json", buffers, behind))
+            (other,) = asyncio.run(copy.get_partial_values(buffers, [("zarr.json", behind)]))
+            assert one.to_bytes() == other.to_bytes() == b""
         with pytest.raises(ValueError, match="read-only"):
             read[0, 0] = 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
@@ -28,12 +29,14 @@ def limit(name: str, value: object) -> float | None:
 
 
 def whole(name: str, value: object, least: int, most: int | None = None) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    """An ``int``, or what stands for one, as the integers of numpy do."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise wrong_type(name, "an int", value)
-    if value < least or (most is not None and value > most):
+    number = operator.index(value)
+    if number < least or (most is not None and number > most):
         range_ = f"{least} or more" if most is None else f"{least} to {most}"
-        raise ValueError(f"{name} is {value}; use {range_}")
-    return value
+        raise ValueError(f"{name} is {number}; use {range_}")
+    return number
 
 
 def flag(name: str, value: object) -> bool:

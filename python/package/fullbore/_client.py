@@ -127,7 +127,7 @@ class Client(Core):
         """Gets many URLs, ``at_once`` at a time, and returns their responses in order.
 
         An item is a URL, or ``(url, start, end)`` for the bytes from ``start`` to the one before ``end``. Another status than
-        2xx is an error. With ``errors="return"`` the errors stand in the list; otherwise the first one ends all. A response
+        2xx is an error. With ``errors="return"`` the list contains the errors; otherwise the first one ends all. A response
         with ``Retry-After`` (429, 503) is asked for again, up to ``repeats`` times.
         """
         items = many_items(urls)
@@ -203,11 +203,8 @@ class Client(Core):
         body = request.body if feed is None else feed
         call = native.send(queue, request.method, request.url, request.headers, body, limits, reads_body)
         if feed is not None:
-            with _wait.kept(call):
-                _feed(feed, call, request.pieces)
-                head = cast(Head, _wait.wait(call))
-        else:
-            head = cast(Head, _wait.wait(call))
+            _feed(feed, call, request.pieces)
+        head = cast(Head, _wait.wait(call))
         timeout = request.timeout or self._timeout
         return Response(head, head.take_body(), timeout.read)
 
@@ -220,20 +217,21 @@ def _stops(errors: object) -> bool:
 
 def _feed(feed: Feed, call: Call, pieces: Any) -> None:
     """Feeds a body to a request. It stops when the server wants no more of it."""
-    if not hasattr(pieces, "__iter__"):
-        call.cancel()
-        raise TypeError("content is an async iterable, which only AsyncClient takes")
     try:
+        if not hasattr(pieces, "__iter__"):
+            raise TypeError("content is an async iterable, which only AsyncClient takes")
         for piece in pieces:
             data = _request.piece(piece)
             if data and not _put(feed.push(_wait.queue(), data)):
                 return
+        _put(feed.finish(_wait.queue()))
     except BaseException as error:
         # The server is told that the body is not complete.
-        feed.fail(_wait.queue(), f"{type(error).__name__}: {error}")
-        call.cancel()
+        _, full = feed.fail(_wait.queue(), f"{type(error).__name__}: {error}")
+        for unwanted in (full, call):
+            if unwanted is not None:
+                _wait.give_up(unwanted)
         raise
-    _put(feed.finish(_wait.queue()))
 
 
 def _put(given: tuple[bool | None, Call | None]) -> bool:

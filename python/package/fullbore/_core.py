@@ -21,6 +21,16 @@ _shared: WeakValueDictionary[tuple[type, str], Any] = WeakValueDictionary()
 _sharing = threading.Lock()
 
 
+def _after_fork() -> None:
+    # A thread of the parent may have held it.
+    global _sharing
+    _sharing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _unpickled(kind: type[C], given: dict[str, Any]) -> C:
     key = (kind, repr(sorted(given.items())))
     with _sharing:

@@ -13,7 +13,8 @@ from ._response import _Response
 from ._timeout import Timeout
 
 #: What httpx does itself, and the proxies of the environment, which it leaves to a transport of others.
-_RAW = {"max_redirects": 0, "decompression": False, "cookies": False}
+#: Its limit on connecting comes with each request, and cannot be longer than the client's.
+_RAW: dict[str, Any] = {"max_redirects": 0, "decompression": False, "cookies": False, "timeout": Timeout(connect=None)}
 
 
 def exception_of(httpx: Any, error: _errors.Error) -> Exception:

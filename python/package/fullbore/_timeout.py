@@ -11,10 +11,10 @@ from ._checks import limit
 class Timeout:
     """The limits on time of a request, in seconds. ``None`` is no limit.
 
-    They are noticed up to an eighth later, or a quarter of a second.
+    A limit takes effect late by at most an eighth of the request's shortest limit, and never by more than 0.25 s.
     """
 
-    #: Name resolution, TCP and TLS together.
+    #: Name resolution, TCP and TLS together. At most that of the client.
     connect: float | None = 30.0
     #: From the end of the request to the head of its response.
     response: float | None = None

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from . import _errors, _process
 from ._native import Call, Queue
@@ -46,10 +46,11 @@ class Waiter(Protocol):
 
 
 class _Asyncio:
+    """The waiter of a loop of asyncio. The loop owns it, as the reader of the queue's socket."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.queue = Queue()
         self.generation = _process.generation
-        self._loop = loop
         self._pending: dict[int, asyncio.Future[object]] = {}
         try:
             loop.add_reader(self.queue.fileno(), self._take)
@@ -58,7 +59,7 @@ class _Asyncio:
             threading.Thread(target=_watch, args=(loop, self.queue, self._take), daemon=True).start()
 
     def enter(self, call: Call) -> asyncio.Future[object]:
-        future = self._pending[call.id] = self._loop.create_future()
+        future = self._pending[call.id] = asyncio.get_running_loop().create_future()
         return future
 
     async def result(self, call: Call, ticket: asyncio.Future[object]) -> object:
@@ -88,7 +89,7 @@ class _Asyncio:
                 await asyncio.sleep(every)
                 tick()
 
-        task = self._loop.create_task(go_on())
+        task = asyncio.get_running_loop().create_task(go_on())
         try:
             yield
         finally:
@@ -182,7 +183,8 @@ class _Ticket:
         self.failure: object = None
 
 
-_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Asyncio] = WeakKeyDictionary()
+#: A waiter ends with its loop: what is pending in it has references to the loop.
+_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[_Asyncio]] = WeakKeyDictionary()
 _of_trio: Any = None
 
 
@@ -192,9 +194,11 @@ def current() -> Waiter:
     if trio is not None and trio.lowlevel.in_trio_run():
         return _trio(trio)
     loop = asyncio.get_running_loop()
-    waiter = _of_loops.get(loop)
+    known = _of_loops.get(loop)
+    waiter = None if known is None else known()
     if waiter is None or waiter.generation != _process.generation:
-        waiter = _of_loops[loop] = _Asyncio(loop)
+        waiter = _Asyncio(loop)
+        _of_loops[loop] = ref(waiter)
     return waiter
 
 
@@ -202,9 +206,8 @@ def _trio(trio: Any) -> Waiter:
     global _of_trio
     if _of_trio is None:
         _of_trio = trio.lowlevel.RunVar("fullbore")
-    try:
-        waiter: _Trio = _of_trio.get()
-    except LookupError:
+    waiter: _Trio | None = _of_trio.get(None)
+    if waiter is None or waiter.generation != _process.generation:
         waiter = _Trio()
         _of_trio.set(waiter)
     return waiter

@@ -23,6 +23,8 @@ __all__ = ["HTTPFileSystem", "register"]
 
 #: The requests of one call that are in progress at a time.
 _AT_ONCE = 1024
+#: What a ``batch_size`` of -1, no limit, is for a client.
+_ALL_AT_ONCE = 1 << 20
 
 
 def register() -> None:
@@ -70,6 +72,7 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
 
     async def _many(self, items: list[tuple[str, Any, Any]], raises: bool, options: dict[str, Any], at_once: Any) -> list[Any]:
         """The bytes, or the exceptions, of URLs and their ranges, in order."""
+        at_once = _ALL_AT_ONCE if at_once == -1 else at_once or _AT_ONCE
         session: _Session = await self.set_session()
         headers = _fields({**self.kwargs, **options})
         wanted: list[Any] = []
@@ -88,7 +91,7 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
                 found[place] = await self._one(items[place], raises, options)
                 continue
             places.append(place)
-        came = await session.client._get_many(wanted, headers=headers, at_once=at_once or _AT_ONCE, is_lenient=True)
+        came = await session.client._get_many(wanted, headers=headers, at_once=at_once, is_lenient=True)
         for place, one in zip(places, came, strict=True):
             found[place] = one.content if isinstance(one, AsyncResponse) else _exception(one, items[place][0])
             if raises and isinstance(found[place], Exception):

@@ -24,8 +24,8 @@ from ._timeout import Timeout
 
 __all__ = ["Adapter"]
 
-#: What requests does itself.
-_RAW = {"max_redirects": 0, "decompression": False, "cookies": False}
+#: What requests does itself. It gives each request its limit on connecting, which cannot be longer than the client's.
+_RAW: dict[str, Any] = {"max_redirects": 0, "decompression": False, "cookies": False, "timeout": Timeout(connect=None)}
 
 _VERSIONS = {"HTTP/1.0": 10, "HTTP/1.1": 11, "HTTP/2": 20}
 
@@ -163,8 +163,11 @@ class _Body(io.RawIOBase):
             return 0
         try:
             data = self._response._next(1, len(view))
-        except _errors.ReadTimeout as error:
+        except _errors.TimeoutError as error:
             raise TimeoutError(str(error)) from error
+        except _errors.Error as error:
+            # urllib3 makes a `ProtocolError` of it, and requests a `ChunkedEncodingError`.
+            raise ConnectionError(str(error)) from error
         view[: len(data)] = data
         self._is_done = not data
         return len(data)

@@ -62,10 +62,12 @@ class Store(_Base):
         return f"fullbore.zarr.Store({self.url!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url, "settings": self._settings}
+        # Copies of a client are one in each process.
+        return {"url": self.url, "settings": self._settings, "client": self._client}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["url"], **state["settings"])  # type: ignore[misc]
+        super().__init__(read_only=True)
+        self.url, self._settings, self._client = state["url"], state["settings"], state["client"]
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
@@ -105,6 +107,8 @@ class Store(_Base):
         for place, one in zip(places, await self._client.get_many(urls, errors="return"), strict=True):
             if isinstance(one, AsyncResponse):
                 found[place] = prototype.buffer.from_bytes(one.content)
+            elif isinstance(one, _errors.StatusError) and one.status == 416:
+                found[place] = prototype.buffer.from_bytes(b"")
             elif not isinstance(one, _errors.StatusError) or one.status not in _MISSING:
                 raise one
         return found
