@@ -20,7 +20,7 @@
 //! | subject | behaviour |
 //! |---|---|
 //! | origins | `http://` is HTTP/1.1, `h2c://` HTTP/2, `https://` either by ALPN, `unix:` either |
-//! | several instances | the one with the fewest requests under way; one that fails three times in a row is left out for 10 s |
+//! | several instances | the one with the fewest requests under way; one that cannot be reached, does not answer or refuses three times in a row is left out for 10 s |
 //! | bodies | streamed both ways; a reader that stops stops the sender |
 //! | ends | a reset on one side resets the other; a body that breaks off never ends well |
 //! | fields | those of a connection are removed both ways (RFC 9110 section 7.6.1); `via` is added to requests |

@@ -40,7 +40,7 @@ pub(crate) struct OriginArgs {
     pub(crate) origin: String,
 
     /// Another instance of the same application; can be repeated. The one with the fewest requests under way gets the next; one
-    /// that fails three times in a row gets none for 10 s
+    /// that cannot be reached, does not answer or refuses three times in a row gets none for 10 s
     #[arg(long, value_name = "ORIGIN", help_heading = ORIGIN)]
     pub(crate) to: Vec<String>,
 
@@ -61,8 +61,8 @@ pub(crate) struct OriginArgs {
     #[arg(long, value_name = "SECS", default_value = "5s", value_parser = sizes::limit, help_heading = ORIGIN)]
     pub(crate) origin_connect_timeout: Duration,
 
-    /// How long the application may take to answer, from the end of the request to the head of the response; then 504. 0 for
-    /// no limit
+    /// How long the application may take to answer, from the end of the request to the first octet of the response; then 504.
+    /// 0 for no limit
     #[arg(long, value_name = "SECS", default_value = "60s", value_parser = sizes::limit_or_none, help_heading = ORIGIN)]
     pub(crate) origin_timeout: Duration,
 
