@@ -52,8 +52,8 @@ const GREW: f64 = 1.2;
 
 /// If no exchange ends for so long, and hardly anything comes or the reader of a body is slow, streams stay open: subscriptions,
 /// or bodies that are read once all heads are there. Requests that are held back would wait for them.
-const STILL: Duration = Duration::from_secs(5);
-const HARDLY: u64 = 64 * 1024;
+const STALLED_AFTER: Duration = Duration::from_secs(5);
+const STALLED_BYTES: u64 = 64 * 1024;
 
 /// What a connection has done.
 pub(super) struct Reading {
@@ -115,7 +115,7 @@ pub(super) struct Planner {
     /// The number of completed exchanges at the beginning.
     completed: Option<u64>,
     /// When an exchange had ended last, or no request waited; what had come by then, and how many exchanges had ended.
-    moved: Moved,
+    progress: Progress,
     /// When something had come for the first time.
     first_byte: Option<Instant>,
     /// More is ahead by this factor, because that made the connection faster.
@@ -126,7 +126,7 @@ pub(super) struct Planner {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Moved {
+struct Progress {
     at: Instant,
     bytes: u64,
     completed: u64,
@@ -157,7 +157,7 @@ impl Planner {
             tried_since: None,
             carriers: Vec::new(),
             completed: None,
-            moved: Moved {
+            progress: Progress {
                 at: now,
                 bytes: 0,
                 completed: 0,
@@ -192,7 +192,7 @@ impl Planner {
             }
         }
         let reader_is_slow = first.is_some_and(|first| self.reader_is_slow(first, now));
-        if self.stands_still(completed, requests.waiting, reader_is_slow, now) {
+        if self.is_stalled(completed, requests.waiting, reader_is_slow, now) {
             return Plan::Lift;
         }
         let advice = match (round, mean) {
@@ -230,14 +230,14 @@ impl Planner {
     }
 
     /// Whether streams stay open that requests wait for.
-    fn stands_still(&mut self, completed: u64, waiting: u64, reader_is_slow: bool, now: Instant) -> bool {
+    fn is_stalled(&mut self, completed: u64, waiting: u64, reader_is_slow: bool, now: Instant) -> bool {
         let bytes = self.meter.total();
-        if completed != self.moved.completed || waiting == 0 {
+        if completed != self.progress.completed || waiting == 0 {
             let at = now;
-            self.moved = Moved { at, bytes, completed };
+            self.progress = Progress { at, bytes, completed };
         }
-        let is_still = reader_is_slow || bytes - self.moved.bytes < HARDLY;
-        is_still && now >= self.moved.at + STILL
+        let gets_nothing = reader_is_slow || bytes - self.progress.bytes < STALLED_BYTES;
+        gets_nothing && now >= self.progress.at + STALLED_AFTER
     }
 
     /// Whether enough has come to know the path.
