@@ -69,7 +69,9 @@ impl Default for LogLimits {
 #[non_exhaustive]
 pub enum LogFormat {
     /// Time, peer, method, path, status, bytes of body sent, duration, user agent, `aborted` when the body did not end, and
-    /// `cause=` with the name of a [`Cause`](fullbore::stats::Cause) if the transfer was long enough to judge.
+    /// `cause=` with the name of a [`Cause`](fullbore::stats::Cause) if the transfer was long enough to judge. A response that has
+    /// an [`OriginTime`](fullbore::ext::OriginTime) adds `origin=` before the cause, and behind it `held_by=`: `origin`,
+    /// `client`, `window` (of either) or `path`.
     #[default]
     Text,
     /// The combined format of Apache, which has no duration, `aborted` or cause. The name of a user is that of [`LogUser`].
@@ -77,7 +79,8 @@ pub enum LogFormat {
     /// A JSON object with the fields `time` (RFC 3339), `peer`, `user`, `method`, `path`, `version`, `status`, `bytes`,
     /// `duration_ms`, `referer`, `user_agent`, `complete` and `cause`. What is unknown is null. A byte outside ASCII is written as
     /// the character with its number. A cut field is followed by one with the number of missing bytes, such as
-    /// `path_missing`.
+    /// `path_missing`. A response that has an [`OriginTime`](fullbore::ext::OriginTime) adds `origin_ms` and `held_by`, as in
+    /// [`LogFormat::Text`].
     Json,
 }
 

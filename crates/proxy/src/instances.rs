@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fullbore::ext::OriginTime;
 use tokio::time::Instant;
 
 use crate::origin::Origin;
@@ -52,6 +53,7 @@ pub struct InstanceStats {
 pub(crate) struct UnderWay {
     instances: Arc<Instances>,
     index: usize,
+    since: Instant,
 }
 
 impl Instances {
@@ -95,6 +97,7 @@ impl Instances {
         UnderWay {
             instances: Arc::clone(self),
             index,
+            since: Instant::now(),
         }
     }
 
@@ -142,7 +145,13 @@ impl UnderWay {
         UnderWay {
             instances: Arc::clone(&self.instances),
             index: self.index,
+            since: self.since,
         }
+    }
+
+    /// How long the instance has had the request, or, if its body has ended since, that end.
+    pub(crate) fn waited(&self, ended: Option<Instant>) -> OriginTime {
+        OriginTime(ended.unwrap_or(self.since).elapsed())
     }
 
     /// The instance has answered, whatever it said.

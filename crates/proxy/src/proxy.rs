@@ -17,6 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::body::{Held, ProxyBody};
@@ -174,7 +175,11 @@ impl Exchange {
                     error: refusal.error.as_ref(),
                 });
             }
-            refusal.response()
+            let mut response = refusal.response();
+            if let Some(under_way) = under_way {
+                response.extensions_mut().insert(under_way.waited(None));
+            }
+            response
         })
     }
 
@@ -252,7 +257,10 @@ impl Exchange {
                     let error = "it has switched to a protocol that nobody asked for";
                     return Err((Refusal::bad_answer(error), Some(under_way)));
                 }
-                Ok(response) => return self.answered(response, under_way),
+                Ok(response) => {
+                    let ended = kept.as_ref().and_then(Kept::ended);
+                    return self.answered(response, under_way, ended);
+                }
                 Err(error) => {
                     let is_begun = kept.as_ref().is_some_and(Kept::is_begun);
                     let refused = failed_with(&error, under_way);
@@ -279,7 +287,7 @@ impl Exchange {
         upgrade::ask(head.headers_mut(), protocol.clone());
         let mut response = self.send_upgrade(head, &under_way).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return self.answered(response, under_way);
+            return self.answered(response, under_way, None);
         }
         let is_asked = |own: &HeaderValue| own.as_bytes().eq_ignore_ascii_case(protocol.as_bytes());
         if !response.headers().get(UPGRADE).is_some_and(is_asked) {
@@ -316,7 +324,7 @@ impl Exchange {
             Err(error) => return Err(failed_with(&error, under_way)),
         };
         if !response.status().is_success() {
-            return self.answered(response, under_way);
+            return self.answered(response, under_way, None);
         }
         let (head, body) = response.into_parts();
         let response = Response::from_parts(head, ());
@@ -354,7 +362,7 @@ impl Exchange {
                     let refusal = Refusal::bad_answer("it has answered a WebSocket with a document");
                     Err((refusal, Some(under_way)))
                 }
-                false => self.answered(response, under_way),
+                false => self.answered(response, under_way, None),
             };
         }
         if response.headers().get(upgrade::ACCEPT) != Some(&accept) {
@@ -413,14 +421,16 @@ impl Exchange {
     /// The answer of the origin as the client gets it.
     fn answered(
         &self,
-        response: Response<Incoming>,
+        mut response: Response<Incoming>,
         under_way: UnderWay,
+        ended: Option<Instant>,
     ) -> Result<Response<ProxyBody>, Refused> {
         if fields::is_coded(response.headers()) {
             let refusal = Refusal::bad_answer("its transfer-encoding is another one than chunked");
             return Err((refusal, Some(under_way)));
         }
         under_way.answered();
+        response.extensions_mut().insert(under_way.waited(ended));
         let held = self.held(under_way);
         Ok(for_client(response.map(|body| ProxyBody::origin(body, held))))
     }
@@ -428,11 +438,12 @@ impl Exchange {
     /// The head of an answer that makes a tunnel.
     fn switched<T>(
         &self,
-        response: Response<T>,
+        mut response: Response<T>,
         under_way: &UnderWay,
         body: ProxyBody,
     ) -> Response<ProxyBody> {
         under_way.answered();
+        response.extensions_mut().insert(under_way.waited(None));
         for_client(response.map(|_| body))
     }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use fullbore::BoxError;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::forwarded;
 
@@ -24,6 +24,8 @@ pub(crate) struct Kept<B>(Arc<Mutex<State<B>>>);
 struct State<B> {
     body: Option<Pin<Box<B>>>,
     begun: bool,
+    /// When its end was passed on.
+    ended: Option<Instant>,
 }
 
 impl<B: Body> Kept<B> {
@@ -31,6 +33,7 @@ impl<B: Body> Kept<B> {
         Self(Arc::new(Mutex::new(State {
             body: Some(Box::pin(body)),
             begun: false,
+            ended: None,
         })))
     }
 
@@ -50,6 +53,11 @@ impl<B: Body> Kept<B> {
             kept: Arc::clone(&self.0),
             wait,
         }
+    }
+
+    /// When its end was passed on, if it was.
+    pub(crate) fn ended(&self) -> Option<Instant> {
+        lock(&self.0).ended
     }
 
     /// Whether a part of it was taken.
@@ -99,6 +107,9 @@ where
             return Poll::Ready(Some(Err("the body was taken back".into())));
         };
         let mut frame = ready!(body.as_mut().poll_frame(cx));
+        if frame.is_none() || body.is_end_stream() {
+            state.ended = Some(Instant::now());
+        }
         if let Some(Ok(frame)) = &mut frame {
             if let Some(trailers) = frame.trailers_mut() {
                 forwarded::remove_from_trailers(trailers);

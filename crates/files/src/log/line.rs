@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use fullbore::ext::OriginTime;
 use fullbore::server::{ExchangeVerdict, PeerAddr};
 use fullbore::stats::{Cause, Direction};
 use http::header::{HeaderName, REFERER, USER_AGENT};
@@ -43,6 +44,8 @@ pub(super) struct Line {
     /// What limited the transfer, if it may be large.
     verdict: Option<(Direction, ExchangeVerdict)>,
     cause: Option<Cause>,
+    /// Of a request that was passed on.
+    origin: Option<Duration>,
 }
 
 impl Line {
@@ -75,6 +78,7 @@ impl Line {
             may_upload: !matches!(*request.method(), Method::GET | Method::HEAD),
             verdict: None,
             cause: None,
+            origin: None,
         }
     }
 
@@ -104,6 +108,7 @@ impl Line {
             may_upload: false,
             verdict: None,
             cause: None,
+            origin: None,
         }
     }
 
@@ -114,6 +119,7 @@ impl Line {
             .extensions()
             .get::<LogUser>()
             .map(|user| Arc::clone(&user.0));
+        self.origin = response.extensions().get::<OriginTime>().map(|time| time.0);
         let direction = if response
             .body()
             .size_hint()
@@ -170,7 +176,7 @@ impl Line {
     }
 
     fn millis(&self) -> f64 {
-        self.took.unwrap_or_else(|| self.began.elapsed()).as_secs_f64() * 1000.0
+        millis(self.took.unwrap_or_else(|| self.began.elapsed()))
     }
 
     fn write_text(&self, text: &mut String) -> fmt::Result {
@@ -189,8 +195,14 @@ impl Line {
         if !self.whole {
             text.push_str(" aborted");
         }
+        if let Some(origin) = self.origin {
+            write!(text, " origin={:.3}ms", millis(origin))?;
+        }
         if let Some(cause) = &self.cause {
             write!(text, " cause={}", cause.name())?;
+        }
+        if let Some(holder) = self.held_by() {
+            write!(text, " held_by={holder}")?;
         }
         Ok(())
     }
@@ -245,16 +257,46 @@ impl Line {
             Some(status) => write!(text, "\"status\":{status}")?,
             None => text.push_str("\"status\":null"),
         }
-        let (bytes, millis, whole) = (self.bytes, self.millis(), self.whole);
+        let (bytes, took, whole) = (self.bytes, self.millis(), self.whole);
         write!(
             text,
-            ",\"bytes\":{bytes},\"duration_ms\":{millis:.3},{rest},\"complete\":{whole}"
+            ",\"bytes\":{bytes},\"duration_ms\":{took:.3},{rest},\"complete\":{whole}"
         )?;
         match &self.cause {
-            Some(cause) => write!(text, ",\"cause\":\"{}\"}}", cause.name()),
-            None => write!(text, ",\"cause\":null}}"),
+            Some(cause) => write!(text, ",\"cause\":\"{}\"", cause.name())?,
+            None => text.push_str(",\"cause\":null"),
         }
+        if let Some(origin) = self.origin {
+            write!(text, ",\"origin_ms\":{:.3}", millis(origin))?;
+            match self.held_by() {
+                Some(holder) => write!(text, ",\"held_by\":\"{holder}\"")?,
+                None => text.push_str(",\"held_by\":null"),
+            }
+        }
+        text.push('}');
+        Ok(())
     }
+
+    /// Who held a transfer up that was passed on, in the operator's words.
+    fn held_by(&self) -> Option<&'static str> {
+        self.origin?;
+        Some(match self.cause.as_ref()? {
+            // The handler here is the proxy, which waits for nobody else.
+            Cause::ThisSide => "origin",
+            Cause::Peer => "client",
+            Cause::StreamWindow
+            | Cause::ConnectionWindow
+            | Cause::PeerWindow(_)
+            | Cause::PeerReceiveBuffer(_)
+            | Cause::ReceiveBuffer(_)
+            | Cause::SendBuffer(_) => "window",
+            _ => "path",
+        })
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 impl Drop for Line {

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use fullbore::ext::OriginTime;
 use http_body_util::Full;
 
 use crate::{Log, LogBody, LogFormat, LogLimits, LogUser, LogWriter, PeerAddr};
@@ -169,7 +171,7 @@ async fn a_line_in_json_is_one_object() {
     );
 }
 
-/// A service that knows the user of each request.
+/// A service that knows the user of each request, and got its answer from elsewhere.
 #[derive(Clone)]
 struct Named(Files);
 
@@ -187,16 +189,23 @@ impl Service<Request<Full<Bytes>>> for Named {
         Box::pin(async move {
             let mut response = answer.await?;
             response.extensions_mut().insert(LogUser("ann \"lee\"".into()));
+            let origin = OriginTime(Duration::from_micros(12_500));
+            response.extensions_mut().insert(origin);
             Ok(response)
         })
     }
 }
 
 #[tokio::test]
-async fn a_user_is_named_where_the_format_has_a_place_for_one() {
+async fn a_user_and_the_time_of_an_origin_are_named_where_the_format_has_a_place_for_them() {
     for (format, part) in [
         (LogFormat::Combined, r#"- - ann\x20\"lee\" ["#),
         (LogFormat::Json, r#","user":"ann \"lee\"","#),
+        (
+            LogFormat::Json,
+            r#","cause":null,"origin_ms":12.500,"held_by":null}"#,
+        ),
+        (LogFormat::Text, "ms - origin=12.500ms"),
     ] {
         let logged = Logged::in_format(format);
         let writer = LogWriter::new(logged.paper.clone(), LogLimits::default()).unwrap();

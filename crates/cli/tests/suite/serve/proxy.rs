@@ -1,6 +1,10 @@
 //! `fullbore proxy`: what it shares with `serve`, and its own options.
 
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
 
 use super::around::{basic, entry};
 use super::{Site, ask_over_tcp, status, values};
@@ -46,6 +50,7 @@ fn requests_of_both_versions_reach_the_application_and_the_log() -> TestResult {
     }
     let line = site.line()?;
     assert!(line.contains(" GET \"/a/../b?c\" 200 "), "{line}");
+    assert!(line.contains(" origin="), "{line}");
     let ended = run(folder.path(), ["get", "--http2", &format!("{origin}/two")])?;
     ended.succeeded();
     let body = String::from_utf8(ended.stdout)?.to_ascii_lowercase();
@@ -53,6 +58,46 @@ fn requests_of_both_versions_reach_the_application_and_the_log() -> TestResult {
         body.starts_with("get /two http/1.1") && body.contains("via: 2 fullbore"),
         "{body}"
     );
+    Ok(())
+}
+
+/// Takes one request and waits before it reads the body.
+fn slow_reader() -> TestResult<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || {
+        let (stream, _) = listener.accept()?;
+        let mut reader = BufReader::new(&stream);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        thread::sleep(Duration::from_millis(1_500));
+        std::io::copy(&mut reader.take(length), &mut std::io::sink())?;
+        (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    });
+    Ok(format!("http://{address}"))
+}
+
+#[test]
+fn the_log_says_that_a_slow_upload_was_held_by_the_application() -> TestResult {
+    let application = slow_reader()?;
+    let (folder, mut site, origin) = proxy(&[&application, "--log", "--log-format", "json"])?;
+    let file = folder.path().join("file");
+    fs::write(&file, vec![7; 24 << 20])?;
+    let file = file.to_str().ok_or("a path")?;
+    run(folder.path(), ["put", "--http2", file, &format!("{origin}/file")])?.succeeded();
+    let line = site.line()?;
+    assert!(line.contains(r#""cause":"this_side","origin_ms":"#), "{line}");
+    assert!(line.contains(r#""held_by":"origin""#), "{line}");
     Ok(())
 }
 
