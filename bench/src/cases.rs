@@ -14,6 +14,7 @@ mod many;
 mod memory;
 mod packets;
 mod paths;
+mod proxies;
 mod responses;
 mod servers;
 mod urgent;
@@ -69,12 +70,14 @@ pub(crate) enum Case {
     Fairness,
     /// Downloads over packets with losses, killed at random moments and resumed
     Killed,
+    /// Reverse proxies in front of an origin of HTTP/1.1, beside nginx, haproxy, nghttpx, caddy, h2o and envoy
+    Proxies,
     /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
     Urgent,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 16] = [
+    pub(crate) const ALL: [Case; 17] = [
         Case::Paths,
         Case::Many,
         Case::Responses,
@@ -86,6 +89,7 @@ impl Case {
         Case::Memory,
         Case::Attacks,
         Case::Urgent,
+        Case::Proxies,
         Case::Packets,
         Case::Causes,
         Case::Fairness,
@@ -101,6 +105,7 @@ impl Case {
             Case::Fairness => "fairness",
             Case::Killed => "killed",
             Case::Paths => "paths",
+            Case::Proxies => "proxies",
             Case::Growth => "growth",
             Case::H2 => "h2",
             Case::Many => "many",
@@ -134,6 +139,7 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Fairness => fairness::run(cx),
         Case::Killed => killed::run(cx),
         Case::Paths => paths::run(cx),
+        Case::Proxies => proxies::run(cx),
         Case::Growth => growth::run(cx),
         Case::H2 => h2::run(cx),
         Case::Many => many::run(cx),

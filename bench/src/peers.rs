@@ -6,6 +6,7 @@ pub(crate) mod h2;
 pub(crate) mod java;
 pub(crate) mod logged;
 pub(crate) mod observe;
+pub(crate) mod proxies;
 pub(crate) mod servers;
 
 use std::path::{Path, PathBuf};

@@ -465,7 +465,7 @@ impl Server<'_> {
     }
 }
 
-pub(super) fn h2load(load: Load, url: &str) -> Command {
+pub(crate) fn h2load(load: Load, url: &str) -> Command {
     let mut command = Command::new("h2load");
     command.arg(format!("-n{}", load.requests));
     with_load(command, load, url)
