@@ -9,6 +9,7 @@ The files are URL/0 to URL/9999. With `list`, it says which clients there are. T
 from __future__ import annotations
 
 import asyncio
+import importlib
 import resource
 import ssl
 import sys
@@ -36,8 +37,9 @@ def fullbore_tasks(urls: list[str], certificate: str) -> int:
     return asyncio.run(main())
 
 
-def _httpx(urls: list[str], **options: Any) -> int:
-    import httpx
+def _httpx(urls: list[str], httpx: Any = None, **options: Any) -> int:
+    if httpx is None:
+        import httpx
 
     async def main() -> int:
         async with httpx.AsyncClient(timeout=None, trust_env=False, **options) as client:
@@ -54,6 +56,12 @@ def httpx_fullbore(urls: list[str], certificate: str) -> int:
 
 def httpx_http2(urls: list[str], certificate: str) -> int:
     return _httpx(urls, verify=ssl.create_default_context(cafile=certificate), http2=True)
+
+
+def httpx2_http2(urls: list[str], certificate: str) -> int:
+    import httpx2
+
+    return _httpx(urls, httpx2, verify=ssl.create_default_context(cafile=certificate), http2=True)
 
 
 def httpx_http1(urls: list[str], certificate: str) -> int:
@@ -74,6 +82,79 @@ def aiohttp_100(urls: list[str], certificate: str) -> int:
             return sum(await asyncio.gather(*map(get, urls)))
 
     return asyncio.run(main())
+
+
+def niquests_http2(urls: list[str], certificate: str) -> int:
+    import niquests
+
+    with niquests.Session(multiplexed=True) as session:
+        session.trust_env = False
+        responses = [session.get(url, verify=certificate) for url in urls]
+        session.gather()
+        return sum(len(response.content or b"") for response in responses)
+
+
+def pyreqwest_http2(urls: list[str], certificate: str) -> int:
+    from pathlib import Path
+
+    from pyreqwest.client import ClientBuilder
+
+    async def main() -> int:
+        builder = ClientBuilder().add_root_certificate_pem(Path(certificate).read_bytes()).no_proxy()
+        async with builder.build() as client:
+
+            async def get(url: str) -> int:
+                response = await client.get(url).build().send()
+                return len(await response.bytes())
+
+            return sum(await asyncio.gather(*map(get, urls)))
+
+    return asyncio.run(main())
+
+
+def curl_cffi_http2(urls: list[str], certificate: str) -> int:
+    from curl_cffi.requests import AsyncSession
+
+    async def main() -> int:
+        async with AsyncSession(verify=certificate, max_clients=100, trust_env=False) as session:
+            return sum(len(response.content) for response in await asyncio.gather(*map(session.get, urls)))
+
+    return asyncio.run(main())
+
+
+def fsspec_stock(urls: list[str], certificate: str) -> int:
+    from fsspec.implementations.http import HTTPFileSystem
+
+    files = HTTPFileSystem(ssl=ssl.create_default_context(cafile=certificate))
+    return sum(map(len, files.cat(urls).values()))
+
+
+def _zarr(store: Any, urls: list[str]) -> int:
+    import zarr
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    zarr.config.set({"async.concurrency": 1_000})
+
+    async def main() -> int:
+        keys = [url.rsplit("/", 1)[1] for url in urls]
+        found = await asyncio.gather(*(store.get(key, default_buffer_prototype()) for key in keys))
+        return sum(len(buffer) for buffer in found)
+
+    return sync(main())
+
+
+def zarr_fullbore(urls: list[str], certificate: str) -> int:
+    import fullbore.zarr
+
+    return _zarr(fullbore.zarr.Store(urls[0].rsplit("/", 1)[0], verify=certificate, proxy=False), urls)
+
+
+def zarr_fsspec(urls: list[str], certificate: str) -> int:
+    from zarr.storage import FsspecStore
+
+    options = {"ssl": ssl.create_default_context(cafile=certificate)}
+    return _zarr(FsspecStore.from_url(urls[0].rsplit("/", 1)[0], storage_options=options, read_only=True), urls)
 
 
 def fsspec_fullbore(urls: list[str], certificate: str) -> int:
@@ -105,11 +186,38 @@ CLIENTS: list[Get] = [
     fullbore_tasks,
     httpx_fullbore,
     fsspec_fullbore,
+    zarr_fullbore,
     httpx_http2,
+    httpx2_http2,
     httpx_http1,
     aiohttp_100,
+    niquests_http2,
+    pyreqwest_http2,
+    curl_cffi_http2,
+    fsspec_stock,
+    zarr_fsspec,
     obstore_default,
 ]
+
+
+#: What takes long to import; that is not measured.
+MODULES = {
+    "fullbore_many": ["fullbore"],
+    "fullbore_tasks": ["fullbore"],
+    "httpx_fullbore": ["fullbore.httpx"],
+    "fsspec_fullbore": ["fullbore.fsspec"],
+    "zarr_fullbore": ["fullbore.zarr"],
+    "httpx_http2": ["httpx"],
+    "httpx2_http2": ["httpx2"],
+    "httpx_http1": ["httpx"],
+    "aiohttp_100": ["aiohttp"],
+    "niquests_http2": ["niquests"],
+    "pyreqwest_http2": ["pyreqwest.client"],
+    "curl_cffi_http2": ["curl_cffi.requests"],
+    "fsspec_stock": ["fsspec.implementations.http"],
+    "zarr_fsspec": ["zarr.storage", "fsspec.implementations.http"],
+    "obstore_default": ["obstore.store"],
+}
 
 
 def main() -> None:
@@ -119,6 +227,8 @@ def main() -> None:
         return
     name, url, certificate, count = (*sys.argv[1:], "10000")[:4]
     urls = [f"{url}/{number}" for number in range(int(count))]
+    for module in MODULES.get(name, ()):
+        importlib.import_module(module)
     started = time.perf_counter()
     size = names[name](urls, certificate)
     wall = time.perf_counter() - started

@@ -94,6 +94,7 @@ impl Client {
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn get_many(
         &self,
+        py: Python<'_>,
         queue: &Queue,
         items: Vec<many::Item>,
         headers: Fields,
@@ -112,7 +113,8 @@ impl Client {
             stops_at_error,
             is_lenient,
         };
-        queue.start(&inner.runtime, many.run(items))
+        let results = many::Results::new(py, items.len())?;
+        queue.start(&inner.runtime, many.run(items, results, queue.meanwhile()?))
     }
 
     /// Downloads a file. The call brings its size, what an earlier run had left, the connections, and the last URL.

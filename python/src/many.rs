@@ -11,9 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::failure::Failure;
+use crate::fields::pairs;
 use crate::head::Head;
 use crate::limits::without_secrets;
 use crate::outcome::Outcome;
+use crate::queue::Meanwhile;
 use crate::reader::read_whole;
 use crate::request::Template;
 
@@ -36,40 +38,72 @@ pub(crate) struct Many {
     pub(crate) is_lenient: bool,
 }
 
+/// So many responses at a time become objects of Python while others are still to come.
+const BATCH: usize = 256;
+
 /// A response with its whole body.
 struct Whole {
     head: Head,
     body: Vec<u8>,
 }
 
-/// Heads and bodies, in the order of their requests.
-fn in_order(py: Python<'_>, results: Vec<Result<Whole, Failure>>) -> PyResult<Bound<'_, PyAny>> {
-    let list = PyList::empty(py);
-    for result in results {
-        list.append(match result {
-            Ok(Whole { head, body }) => (head, PyBytes::new(py, &body)).into_bound_py_any(py)?,
-            Err(failure) => failure.into_value(py)?.into_any(),
-        })?;
+/// The results in the order of their requests: heads, fields and bodies, or failures.
+pub(crate) struct Results(Arc<Py<PyList>>);
+
+impl Results {
+    pub(crate) fn new(py: Python<'_>, items: usize) -> PyResult<Self> {
+        let places = PyList::new(py, (0..items).map(|_| py.None()))?;
+        Ok(Self(Arc::new(places.unbind())))
     }
-    Ok(list.into_any())
+
+    fn set(&self, py: Python<'_>, batch: Vec<(usize, Result<Whole, Failure>)>) -> PyResult<()> {
+        let list = self.0.bind(py);
+        for (place, result) in batch {
+            let value = match result {
+                Ok(Whole { head, body }) => {
+                    let (fields, body) = (pairs(py, &head.headers)?, PyBytes::new(py, &body));
+                    (head, fields, body).into_bound_py_any(py)?
+                }
+                Err(failure) => failure.into_value(py)?.into_any(),
+            };
+            list.set_item(place, value)?;
+        }
+        Ok(())
+    }
+
+    /// What sets these results, and then is the whole list.
+    fn with(&self, batch: Vec<(usize, Result<Whole, Failure>)>) -> Outcome {
+        let results = Self(Arc::clone(&self.0));
+        Outcome::made_by(move |py| {
+            results.set(py, batch)?;
+            Ok(results.0.bind(py).clone().into_any())
+        })
+    }
 }
 
 impl Many {
-    pub(crate) async fn run(self, items: Vec<Item>) -> Result<Outcome, Failure> {
-        let mut results: Vec<_> = items.iter().map(|_| Err(Failure::canceled())).collect();
+    pub(crate) async fn run(
+        self,
+        items: Vec<Item>,
+        results: Results,
+        meanwhile: Meanwhile,
+    ) -> Result<Outcome, Failure> {
         let requests = items.into_iter().enumerate().map(|(place, item)| {
             let one = self.one(item);
             async move { (place, one.await) }
         });
         let mut requests = futures_util::stream::iter(requests).buffer_unordered(self.at_once);
+        let mut batch = Vec::new();
         while let Some((place, result)) = requests.next().await {
             match result {
                 Err(failure) if self.stops_at_error => return Err(failure),
-                result => results[place] = result,
+                result => batch.push((place, result)),
+            }
+            if batch.len() == BATCH {
+                meanwhile.put(results.with(std::mem::take(&mut batch)));
             }
         }
-        drop(requests);
-        Ok(Outcome::made_by(move |py| in_order(py, results)))
+        Ok(results.with(batch))
     }
 
     async fn one(&self, (url, range): Item) -> Result<Whole, Failure> {

@@ -46,6 +46,22 @@ struct Done {
     result: Result<Outcome, Failure>,
 }
 
+/// Where a call that is not complete puts what is to be done with the interpreter meanwhile.
+pub(crate) struct Meanwhile(Arc<Shared>);
+
+impl Meanwhile {
+    /// The value that this makes is dropped.
+    pub(crate) fn put(&self, work: Outcome) {
+        self.0.put(Done {
+            id: NOBODY,
+            result: Ok(work),
+        });
+    }
+}
+
+/// No call has this id.
+const NOBODY: u64 = 0;
+
 #[pymethods]
 impl Queue {
     #[new]
@@ -90,6 +106,12 @@ impl Queue {
         let list = PyList::empty(py);
         for Done { id, result } in done {
             let value = result.map(|outcome| outcome.into_value(py));
+            if id == NOBODY {
+                if let Ok(value) = value {
+                    value?;
+                }
+                continue;
+            }
             let (value, failure) = match value {
                 Ok(Ok(value)) => (value, py.None().into_bound(py)),
                 Ok(Err(error)) => (
@@ -108,6 +130,10 @@ impl Queue {
 }
 
 impl Queue {
+    pub(crate) fn meanwhile(&self) -> PyResult<Meanwhile> {
+        Ok(Meanwhile(Arc::clone(&self.inner.get()?.shared)))
+    }
+
     /// Runs a future to its end, and puts its result into the queue.
     pub(crate) fn start<F>(&self, runtime: &Handle, future: F) -> PyResult<Call>
     where

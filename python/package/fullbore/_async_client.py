@@ -99,7 +99,7 @@ class AsyncClient(Core):
         *,
         headers: _checks.FieldTypes | None = None,
         timeout: Timeout | float | None = None,
-        at_once: int = 1024,
+        at_once: int = 10_000,
         repeats: int = 3,
         errors: Literal["raise"] = "raise",
     ) -> list[AsyncResponse]: ...
@@ -111,7 +111,7 @@ class AsyncClient(Core):
         *,
         headers: _checks.FieldTypes | None = None,
         timeout: Timeout | float | None = None,
-        at_once: int = 1024,
+        at_once: int = 10_000,
         repeats: int = 3,
         errors: Literal["return"],
     ) -> list[AsyncResponse | _errors.Error]: ...
@@ -122,7 +122,7 @@ class AsyncClient(Core):
         *,
         headers: _checks.FieldTypes | None = None,
         timeout: Timeout | float | None = None,
-        at_once: int = 1024,
+        at_once: int = 10_000,
         repeats: int = 3,
         errors: str = "raise",
     ) -> list[Any]:
@@ -137,7 +137,7 @@ class AsyncClient(Core):
         *,
         headers: _checks.FieldTypes | None = None,
         timeout: Timeout | float | None = None,
-        at_once: int = 1024,
+        at_once: int = 10_000,
         repeats: int = 3,
         stops: bool = False,
         is_lenient: bool = False,

@@ -97,7 +97,7 @@ class Client(Core):
         *,
         headers: _checks.FieldTypes | None = None,
         timeout: Timeout | float | None = None,
-        at_once: int = 1024,
+        at_once: int = 10_000,
         repeats: int = 3,
         errors: Literal["raise"] = "raise",
     ) -> list[Response]: ...
@@ -109,7 +109,7 @@ class Client(Core):
         *,
         headers: _checks.FieldTypes | None = None,
         timeout: Timeout | float | None = None,
-        at_once: int = 1024,
+        at_once: int = 10_000,
         repeats: int = 3,
         errors: Literal["return"],
     ) -> list[Response | _errors.Error]: ...
@@ -120,7 +120,7 @@ class Client(Core):
         *,
         headers: _checks.FieldTypes | None = None,
         timeout: Timeout | float | None = None,
-        at_once: int = 1024,
+        at_once: int = 10_000,
         repeats: int = 3,
         errors: str = "raise",
     ) -> list[Any]:

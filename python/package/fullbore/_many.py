@@ -8,5 +8,5 @@ from . import _errors
 
 
 def results(brought: Any, kind: Any) -> list[Any]:
-    """Pairs of heads and bodies as responses; failures as exceptions."""
-    return [kind(item[0], None, None, item[1]) if len(item) == 2 else _errors.of_native(item) for item in brought]
+    """Heads, fields and bodies as responses; failures as exceptions."""
+    return [kind(item[0], None, None, *item[1:]) if len(item) == 3 else _errors.of_native(item) for item in brought]

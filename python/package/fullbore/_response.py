@@ -26,14 +26,21 @@ class _Response:
 
     __slots__ = ("status", "url", "http_version", "headers", "_body", "_limit", "_content", "_is_closed", "__weakref__")
 
-    def __init__(self, head: Head, body: Reader | None, limit: float | None, content: bytes | None = None) -> None:
+    def __init__(
+        self,
+        head: Head,
+        body: Reader | None,
+        limit: float | None,
+        fields: list[tuple[bytes, bytes]] | None = None,
+        content: bytes | None = None,
+    ) -> None:
         #: The status, such as 200.
         self.status: int = head.status
         #: The URL behind all redirects.
         self.url: str = head.url
         #: ``"HTTP/2"``, ``"HTTP/1.1"`` or ``"HTTP/1.0"``.
         self.http_version: str = _VERSIONS[head.version]
-        self.headers = Headers(head.headers)
+        self.headers = Headers(head.headers if fields is None else fields)
         self._body = body
         self._limit = limit
         self._content = content

@@ -22,7 +22,7 @@ except ImportError as error:  # pragma: no cover
 __all__ = ["HTTPFileSystem", "register"]
 
 #: The requests of one call that are in progress at a time.
-_AT_ONCE = 1024
+_AT_ONCE = 10_000
 #: What a ``batch_size`` of -1, no limit, is for a client.
 _ALL_AT_ONCE = 1 << 20
 
