@@ -79,7 +79,8 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-fn digits(octets: &[u8]) -> String {
+/// Hexadecimal.
+pub(crate) fn digits(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 

@@ -12,8 +12,8 @@ use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::shown_url;
-use crate::transfer::part_names::PartKey;
 use crate::transfer::partial_file::{PartialFile, Role};
+use crate::transfer::parts::PartKey;
 use crate::transfer::progress::Share;
 use crate::transfer::receive::file_job;
 
@@ -439,9 +439,8 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::transfer::part_names::PartNames;
     use crate::transfer::partial_file::Shared;
-    use crate::transfer::private;
+    use crate::transfer::parts::Parts;
     use crate::transfer::progress::Progress;
     use crate::transfer::receive::Disk;
     use crate::transfer::target::Target;
@@ -450,9 +449,7 @@ mod tests {
     fn begun(path: &Path, total: Option<u64>) -> Result<Download, Failure> {
         let shared = Shared {
             files: Arc::new(Semaphore::new(1)),
-            names: Arc::new(PartNames::with_key([7; 32])),
-            older: Arc::default(),
-            lock: private::lock,
+            parts: Arc::new(Parts::of_user()),
             leftovers: Arc::default(),
         };
         let target = Target::File {
@@ -490,10 +487,14 @@ mod tests {
     -> Result<(), Box<dyn std::error::Error>> {
         let unchanged: Change = |_| {};
         for total in [None, Some((64 << 10) + 1)] {
-            assert_eq!(left(unchanged, total).await?, (true, 1), "{total:?}");
+            assert_eq!(
+                left(unchanged, total).await?,
+                (true, 2),
+                "{total:?}: a part and its record"
+            );
         }
         let one: Change = |download| download.offset = 1;
-        assert_eq!(left(one, None).await?, (true, 1), "one octet is enough");
+        assert_eq!(left(one, None).await?, (true, 2), "one octet is enough");
         assert_eq!(left(unchanged, Some(64 << 10)).await?, (false, 0));
         for (name, change) in CHANGES {
             assert_eq!(left(change, None).await?, (false, 0), "{name}");

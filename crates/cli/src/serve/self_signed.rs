@@ -2,7 +2,8 @@
 //!
 //! The private key can be read by the user alone. A certificate is made anew when little is left of its time.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +14,9 @@ use ring::digest;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
+use crate::checksum::digits;
 use crate::exit::{Exit, Failure, chain};
+use crate::transfer::{private, state_folder};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -40,12 +43,7 @@ impl Kept {
     /// The files for these names in a folder. A hash tells sets of names apart.
     pub(super) fn in_folder(folder: &Path, names: &[String]) -> Self {
         let hash = digest::digest(&digest::SHA256, names.join("\n").as_bytes());
-        let hash: String = hash
-            .as_ref()
-            .iter()
-            .take(6)
-            .map(|octet| format!("{octet:02x}"))
-            .collect();
+        let hash = digits(hash.as_ref().get(..6).unwrap_or_default());
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
         let first = names.first().map_or("", String::as_str);
         let first: String = first
@@ -64,23 +62,23 @@ impl Kept {
     /// The pair cannot be made or written.
     pub(super) fn load_or_make(&self, names: &[String]) -> Result<Pair, Failure> {
         let failed = |error: io::Error| Failure::from_io("keep the certificate in", &self.cert, &error);
-        let folder = self.cert.parent().unwrap_or(Path::new("."));
-        files::create_folder(folder).map_err(failed)?;
+        let folder = private::folder(&self.cert);
+        state_folder::create(folder).map_err(failed)?;
         // Of several servers that start at once, one makes the certificate.
-        let _lock = files::lock(&folder.join("lock")).map_err(failed)?;
+        let _lock = lock(&folder.join("lock")).map_err(failed)?;
         if let Ok(pair) = self.load() {
             return Ok(pair);
         }
         let pair = make(names)?;
-        files::write(folder, &self.key, &pair.key, 0o600).map_err(failed)?;
-        files::write(folder, &self.cert, &pair.cert, 0o644).map_err(failed)?;
+        replace(&self.key, &pair.key, 0o600).map_err(failed)?;
+        replace(&self.cert, &pair.cert, 0o644).map_err(failed)?;
         Ok(pair)
     }
 
     fn load(&self) -> Result<Pair, Unusable> {
         let pair = Pair {
             cert: std::fs::read(&self.cert).map_err(|_| Unusable)?,
-            key: files::read_private(&self.key).map_err(|_| Unusable)?,
+            key: read_private(&self.key).map_err(|_| Unusable)?,
         };
         tls::server_config(&pair.cert, &pair.key).map_err(|_| Unusable)?;
         match is_due(expiry(&pair.cert), SystemTime::now()) {
@@ -120,81 +118,31 @@ pub(super) fn is_due(expiry: Option<SystemTime>, now: SystemTime) -> bool {
     expiry.is_none_or(|expiry| expiry < now + RENEWAL)
 }
 
-#[cfg(unix)]
-mod files {
-    use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-    use std::io::{self, Read, Write};
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-    use std::path::Path;
-
-    use rustix::fs::{FlockOperation, flock};
-
-    use crate::transfer::private::{is_private, is_shared};
-
-    pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        match is_shared(folder) {
-            true => Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "other users can write to its folder",
-            )),
-            false => Ok(()),
-        }
-    }
-
-    pub(super) fn lock(path: &Path) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.create(true).append(true).mode(0o600);
-        let file = options.open(path)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(file)
-    }
-
-    /// Replaces a file at once.
-    pub(super) fn write(folder: &Path, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-        let mut file = tempfile::Builder::new()
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder)?;
-        file.write_all(content)?;
-        file.persist(path).map(drop).map_err(|error| error.error)
-    }
-
-    /// Reads a file that nobody but this user can read.
-    pub(super) fn read_private(path: &Path) -> io::Result<Vec<u8>> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)?;
-        if !is_private(&file.metadata()?, 0o077) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        let mut content = Vec::new();
-        file.read_to_end(&mut content)?;
-        Ok(content)
-    }
+/// Replaces a file at once.
+fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    #[cfg(not(unix))]
+    let _ = mode;
+    let mut file = builder.tempfile_in(private::folder(path))?;
+    file.write_all(content)?;
+    Ok(file.into_temp_path().persist(path)?)
 }
 
-/// Without Unix permissions nothing is kept.
-#[cfg(not(unix))]
-mod files {
-    use std::io;
-    use std::path::Path;
+/// Reads a file that nobody but this user can read.
+fn read_private(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    private::open_without(path, 0o077)?.read_to_end(&mut content)?;
+    Ok(content)
+}
 
-    pub(super) fn create_folder(_: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn lock(_: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn write(_: &Path, _: &Path, _: &[u8], _: u32) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn read_private(_: &Path) -> io::Result<Vec<u8>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
+/// Waits for the lock of this file, which is created.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = private::options().create(true).open(path)?;
+    #[cfg(unix)]
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(file)
 }
 
 #[cfg(all(test, unix))]
@@ -252,7 +200,7 @@ mod tests {
         use rustix::fs::{FlockOperation, flock};
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("lock");
-        let held = files::lock(&path).unwrap();
+        let held = lock(&path).unwrap();
         assert_eq!(held.metadata().unwrap().mode() & 0o7777, 0o600);
         let other = fs::File::open(&path).unwrap();
         assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());

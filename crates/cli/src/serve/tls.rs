@@ -11,7 +11,7 @@ use crate::args::ServerArgs;
 use crate::exit::Failure;
 use crate::key_log;
 use crate::run;
-use crate::transfer::part_names;
+use crate::transfer::state_folder;
 
 /// The names that a self-signed certificate always has.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -60,7 +60,7 @@ fn self_signed(args: &ServerArgs, addresses: impl Iterator<Item = SocketAddr>) -
             true
         }
     });
-    let folder = part_names::state_folder().map(|state| state.join("self-signed"));
+    let folder = state_folder::of_user().map(|state| state.join("self-signed"));
     let kept = folder.map(|folder| Kept::in_folder(&folder, &names));
     let reason = match &kept {
         None => "this user has no state folder".to_owned(),

@@ -1,9 +1,8 @@
 //! A file that gets its name when it is complete. Everything here runs on blocking threads.
 //!
 //! A partial file that is dropped before `finish` is removed, whatever the reason: a failure or a lost task. A file with a
-//! key has a temporary name that a later run can find, if this run is killed or interrupted, calls [`PartialFile::leave`],
-//! or cannot write all of it. It is locked while it is written. A complete file that cannot get its name keeps its
-//! temporary one.
+//! key is a part (`parts`), which a later run can find if this run is killed or interrupted, calls [`PartialFile::leave`],
+//! or cannot write all of it. A complete file that cannot get its name keeps its temporary one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IsTerminal, Seek, SeekFrom, Write};
@@ -11,16 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tempfile::TempPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::checksum::{Checksum, Digest};
 use crate::exit::{Exit, Failure};
 use crate::run::Leftovers;
 
-use super::older_parts::{OlderParts, SUFFIX};
-use super::part_names::{PartKey, PartNames, Stage, StateLock, URL_DIGITS};
-use super::private::{self, Identity, Lock, Permissions};
+use super::parts::{PartKey, Parts, SUFFIX, Temporary, beginning};
+use super::private::{self, Identity, Permissions};
 use super::target::Target;
 
 /// Slices in one batch write; Linux takes no more than 1,024.
@@ -35,12 +32,9 @@ pub(crate) struct PartialFile {
     /// What the body is of, if it has a version.
     key: Option<Box<PartKey>>,
     role: Role,
-    /// The temporary name is derived from the key.
-    findable: bool,
+    temporary: Option<Temporary>,
+    /// Closed behind `temporary`: a part that is removed is locked until then.
     open: Option<(File, Option<OwnedSemaphorePermit>)>,
-    temporary: Option<(TempPath, Identity)>,
-    /// Where the file system has no locks.
-    lock: Option<Box<StateLock>>,
     began: bool,
     /// This machine could not store more of the body. What it has stored is right.
     is_full: bool,
@@ -65,12 +59,8 @@ pub(crate) const KEPT: &str = "; the received part is kept, and the next run res
 pub(crate) struct Shared {
     /// The permits to keep a file open between two writes.
     pub(crate) files: Arc<Semaphore>,
-    /// The temporary names that a later run finds.
-    pub(crate) names: Arc<PartNames>,
-    /// What earlier runs have left of other versions.
-    pub(crate) older: Arc<OlderParts>,
-    /// [`private::lock`], if no test has another one.
-    pub(crate) lock: fn(&File, &Path) -> Lock,
+    /// What a later run finds.
+    pub(crate) parts: Arc<Parts>,
     /// Whether files that a later run finds outlive this run.
     pub(crate) leftovers: Arc<Leftovers>,
 }
@@ -83,10 +73,8 @@ impl PartialFile {
             shared,
             key: None,
             role: Role::default(),
-            findable: false,
-            open: None,
             temporary: None,
-            lock: None,
+            open: None,
             began: false,
             is_full: false,
             digest: None,
@@ -113,14 +101,14 @@ impl PartialFile {
         matches!(self.target, Target::Continued(_))
     }
 
-    /// What the body is of. If a later run looks for it, the temporary name is derived from the key.
+    /// What the body is of. If a later run looks for it, the file is a part.
     pub(crate) fn set_key(&mut self, key: PartKey, role: Role) {
         self.key = Some(Box::new(key));
         self.role = role;
     }
 
-    /// Takes over the file that an earlier run of this user has left for this version. Returns its length; `None` when there
-    /// is no file, another run is writing it, or another user may have written it.
+    /// Takes over the part that an earlier run of this user has left of this version. Returns its length; `None` when there is
+    /// none, another run is writing it, or another user may have written it.
     pub(crate) fn find(&mut self, key: PartKey, supersedes: bool) -> Option<u64> {
         let is_sought = true;
         self.set_key(
@@ -131,66 +119,25 @@ impl PartialFile {
             },
         );
         let permit = Arc::clone(&self.shared.files).try_acquire_owned().ok()?;
-        let (file, found, lock) = self.take_over()?;
-        let bytes = file.metadata().ok()?.len();
-        let identity = Identity::of(&file).ok()?;
-        if let Some(digest) = &mut self.digest {
-            digest.read(&file).ok()?;
-        }
-        self.temporary = Some((TempPath::try_from_path(found).ok()?, identity));
-        self.lock = lock;
-        self.findable = true;
-        self.open = Some((file, Some(permit)));
-        self.began = bytes > 0;
-        Some(bytes)
-    }
-
-    /// Opens and locks the file that an earlier run was killed in, or has left. It has the name of a file that is written
-    /// from then on.
-    fn take_over(&self) -> Option<(File, PathBuf, Option<Box<StateLock>>)> {
         let Target::File { path, .. } = &self.target else {
             return None;
         };
-        let (written, left) = self.findable_names(path)?;
-        if private::is_shared(&folder(path)) {
+        let (file, temporary) = self.shared.parts.find(path, self.key.as_ref()?)?;
+        let length = file.metadata().and_then(|found| {
+            if let Some(digest) = &mut self.digest {
+                digest.read(&file)?;
+            }
+            Ok(found.len())
+        });
+        self.temporary = Some(temporary);
+        self.open = Some((file, Some(permit)));
+        let Ok(length) = length else {
+            self.keep();
+            self.open = None;
             return None;
-        }
-        match private::open(&written) {
-            Ok(file) => {
-                let lock = self.lock(&file, &written).ok()?;
-                return Some((file, written, lock));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => return None,
-        }
-        let file = private::open(&left).ok()?;
-        let lock = self.lock(&file, &left).ok()?;
-        std::fs::rename(&left, &written).ok()?;
-        Some((file, written, lock))
-    }
-
-    /// Locks a part with this name. Where the file system has no locks, the state folder has one for all versions of it.
-    fn lock(&self, file: &File, name: &Path) -> Result<Option<Box<StateLock>>, Lock> {
-        match (self.shared.lock)(file, name) {
-            Lock::Held => Ok(None),
-            Lock::Busy => Err(Lock::Busy),
-            Lock::Unsupported if self.lock.is_some() => Ok(None),
-            Lock::Unsupported => {
-                let versions = self.target.path().and_then(|path| self.versions(path));
-                let lock = self.shared.names.lock(&versions.ok_or(Lock::Unsupported)?)?;
-                match private::is_named(file, name) {
-                    true => Ok(Some(Box::new(lock))),
-                    false => Err(Lock::Busy),
-                }
-            }
-        }
-    }
-
-    /// What the names of all versions of the part begin with.
-    fn versions(&self, path: &Path) -> Option<PathBuf> {
-        let mut name = self.shared.names.name(self.key.as_ref()?, Stage::Left)?;
-        name.truncate(URL_DIGITS);
-        Some(folder(path).join(format!("{}{name}", prefix(path))))
+        };
+        self.began = length > 0;
+        Some(length)
     }
 
     /// Opens the file that another program has begun, and returns its length; `None` for any other target.
@@ -215,10 +162,8 @@ impl PartialFile {
         if matches!(self.target, Target::Continued(_)) {
             return false;
         }
-        self.open = None;
         self.temporary = None;
-        self.lock = None;
-        self.findable = false;
+        self.open = None;
         self.key = None;
         self.role = Role::default();
         if let Some(digest) = &mut self.digest {
@@ -254,28 +199,19 @@ impl PartialFile {
         matches!(self.target, Target::Continued(_)) || self.keep()
     }
 
-    /// Keeps a file that a later run can find; any other is removed.
+    /// Keeps a part; any other file is removed.
     fn keep(&mut self) -> bool {
-        let temporary = self.temporary.take().filter(|_| self.findable);
-        match temporary.map(|(temporary, _)| temporary.keep()) {
-            Some(Ok(written)) => {
-                self.settle(written);
-                true
-            }
-            _ => false,
-        }
+        let part = self.temporary.take().filter(|it| it.claim.is_some());
+        part.is_some_and(|part| self.settle(part).is_some())
     }
 
-    /// Gives a file that is left the name that outlasts a restart of the machine, once its bytes are on the disk. Returns its
-    /// name.
-    fn settle(&self, written: PathBuf) -> PathBuf {
-        let left = self.target.path().and_then(|path| self.findable_names(path));
-        let left = left.map(|(_, left)| left).filter(|left| *left != written);
-        let is_stored = |(file, _): &(File, _)| file.sync_all().is_ok();
-        match left.filter(|_| self.findable && self.open.as_ref().is_some_and(is_stored)) {
-            Some(left) if std::fs::rename(&written, &left).is_ok() => left,
-            _ => written,
+    /// Keeps a file under its temporary name, which is returned.
+    fn settle(&self, temporary: Temporary) -> Option<PathBuf> {
+        let kept = temporary.path.keep().ok()?;
+        if let (Some(claim), Some(key)) = (temporary.claim, &self.key) {
+            claim.keep(key, self.open.as_ref().map(|(file, _)| file));
         }
+        Some(kept)
     }
 
     /// A placeholder that stores nothing.
@@ -304,7 +240,7 @@ impl PartialFile {
             None => {
                 let permit = Arc::clone(&self.shared.files).try_acquire_owned().ok();
                 // A file that is closed between two writes loses its lock, so a later run must not find it.
-                match self.create_findable(permit.is_some()) {
+                match self.create_part(permit.is_some()) {
                     Some(file) => (file, permit),
                     None => (self.open()?, permit),
                 }
@@ -313,7 +249,8 @@ impl PartialFile {
         self.began = true;
         if let Err(error) = write_all(&mut file, chunks) {
             let mut failure = Failure::from_io("write", self.shown(), &error);
-            if self.findable && failure.exit == Exit::DiskFull {
+            let is_part = self.temporary.as_ref().is_some_and(|it| it.claim.is_some());
+            if is_part && failure.exit == Exit::DiskFull {
                 self.is_full = true;
                 failure.message.push_str(KEPT);
             }
@@ -350,101 +287,56 @@ impl PartialFile {
         let (file, permit) = self.write(chunks)?;
         if let Err(failure) = self.verify() {
             // No later run continues wrong bytes.
-            self.findable = false;
+            self.temporary = None;
             return Err(failure);
         }
-        let (Target::File { path, force }, Some((temporary, _))) = (&self.target, self.temporary.take())
-        else {
+        let (Target::File { path, force }, Some(temporary)) = (&self.target, self.temporary.take()) else {
             return Ok(());
         };
-        let (path, force) = (path.clone(), *force);
-        match private::publish(&file, temporary, &path, force) {
+        let Temporary {
+            path: written,
+            identity,
+            claim,
+        } = temporary;
+        match private::publish(&file, written, path, *force) {
             Ok(()) => {
-                self.remove_older(&path);
+                drop(claim);
+                if let Some(key) = self.key.as_ref().filter(|_| self.role.supersedes) {
+                    self.shared.parts.remove_older(path, key);
+                }
                 Ok(())
             }
             Err((failure, None)) => Err(failure),
-            Err((failure, Some(temporary))) => {
+            Err((mut failure, Some(path))) => {
+                // The complete file stays, unless it is empty.
+                let is_empty = file.metadata().is_ok_and(|found| found.len() == 0);
                 self.open = Some((file, permit));
-                Err(self.without_name(failure, temporary))
+                let temporary = Temporary {
+                    path,
+                    identity,
+                    claim,
+                };
+                if let Some(kept) = (!is_empty).then(|| self.settle(temporary)).flatten() {
+                    let text = format!("; the complete download is kept as {}", kept.display());
+                    failure.message.push_str(&text);
+                }
+                Err(failure)
             }
         }
     }
 
-    /// Keeps a complete file that could not get its name, and says where it is.
-    fn without_name(&mut self, mut failure: Failure, temporary: TempPath) -> Failure {
-        let is_empty = |(file, _): &(File, _)| file.metadata().is_ok_and(|found| found.len() == 0);
-        if self.open.as_ref().is_some_and(is_empty) {
-            return failure;
-        }
-        if let Ok(written) = temporary.keep() {
-            let kept = self.settle(written);
-            let text = format!("; the complete download is kept as {}", kept.display());
-            failure.message.push_str(&text);
-        }
-        failure
-    }
-
-    /// Removes the parts of this user of other versions of the URL with this file name.
-    fn remove_older(&self, path: &Path) {
-        if !self.role.supersedes {
-            return;
-        }
-        let folder = folder(path);
-        let own = self.temporary.as_ref().map(|(own, _)| own.to_path_buf());
-        let beginning = || Some(self.versions(path)?.file_name()?.to_str()?.to_owned());
-        for part in self.shared.older.take(&folder, beginning) {
-            if own.as_ref() == Some(&part) || private::is_shared(&folder) {
-                continue;
-            }
-            let Ok(file) = private::open(&part) else { continue };
-            if let Ok(_lock) = self.lock(&file, &part) {
-                // One that stays is found by the next run.
-                let _ = std::fs::remove_file(&part);
-            }
-        }
-    }
-
-    /// A new file under the name derived from the key, if there is a key and the name is free.
-    fn create_findable(&mut self, stays_open: bool) -> Option<File> {
+    /// A new part, if a later run looks for one.
+    fn create_part(&mut self, stays_open: bool) -> Option<File> {
         if !stays_open || self.temporary.is_some() || !self.role.is_sought {
             return None;
         }
         let Target::File { path, force } = &self.target else {
             return None;
         };
-        let (written, _) = self.findable_names(path)?;
-        // A later run does not take it over there.
-        if private::is_shared(&folder(path)) {
-            return None;
-        }
-        let file = private::create(&written, Permissions::of(path, *force)).ok()?;
-        let temporary = TempPath::try_from_path(&written).ok()?;
-        let identity = Identity::of(&file).ok()?;
-        match self.lock(&file, &written) {
-            Ok(lock) => self.lock = lock,
-            Err(Lock::Busy) => {
-                // Another run has taken it over.
-                let _ = temporary.keep();
-                return None;
-            }
-            Err(_) => return None,
-        }
-        self.temporary = Some((temporary, identity));
-        self.findable = true;
-        self.remove_older(&path.clone());
+        let (parts, permissions) = (&self.shared.parts, Permissions::of(path, *force));
+        let (file, temporary) = parts.create(path, permissions, self.key.as_ref()?, self.role.supersedes)?;
+        self.temporary = Some(temporary);
         Some(file)
-    }
-
-    /// The temporary names that a later run finds: of a file that is written, and of one that was left.
-    fn findable_names(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
-        let key = self.key.as_ref()?;
-        let (folder, prefix) = (folder(path), prefix(path));
-        let named = |stage| {
-            let name = self.shared.names.name(key, stage)?;
-            Some(folder.join(format!("{prefix}{name}{SUFFIX}")))
-        };
-        Some((named(Stage::Written)?, named(Stage::Left)?))
     }
 
     fn open(&mut self) -> Result<File, Failure> {
@@ -454,7 +346,7 @@ impl PartialFile {
             (Target::Continued(_), _) => Err(io::ErrorKind::Unsupported.into()),
             (Target::Stdout { .. }, _) => stdout(),
             (Target::Device(path), _) => open_device(path),
-            (Target::File { .. }, Some((temporary, identity))) => reopen(temporary, *identity),
+            (Target::File { .. }, Some(it)) => reopen(&it.path, it.identity),
             (Target::File { path, force }, None) => self.create_beside(&path.clone(), *force),
         };
         opened.map_err(|error| Failure::from_io("create", self.shown(), &error))
@@ -475,9 +367,14 @@ impl PartialFile {
     /// A new file in the same folder, so that a rename never copies.
     fn create_beside(&mut self, path: &Path, force: bool) -> io::Result<File> {
         let permissions = Permissions::of(path, force);
-        let created = private::create_unnamed(&folder(path), &prefix(path), SUFFIX, permissions)?;
-        let (file, temporary) = created.into_parts();
-        self.temporary = Some((temporary, Identity::of(&file)?));
+        let prefix = format!(".{}.", beginning(path, NAME_IN_TEMPORARY));
+        let created = private::create_unnamed(private::folder(path), &prefix, SUFFIX, permissions)?;
+        let (file, path) = created.into_parts();
+        self.temporary = Some(Temporary {
+            path,
+            identity: Identity::of(&file)?,
+            claim: None,
+        });
         Ok(file)
     }
 
@@ -550,26 +447,6 @@ fn reopen(path: &Path, identity: Identity) -> io::Result<File> {
         ));
     }
     Ok(file)
-}
-
-fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// The beginning of all temporary names of a file.
-fn prefix(path: &Path) -> String {
-    let name: String = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let mut end = name.len().min(NAME_IN_TEMPORARY);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!(".{}.", name.get(..end).unwrap_or_default())
 }
 
 /// All chunks, in as few batch writes as the system takes.

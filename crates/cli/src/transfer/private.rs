@@ -14,6 +14,14 @@ use tempfile::{NamedTempFile, PathPersistError, TempPath};
 
 use crate::exit::{Exit, Failure};
 
+/// The folder of a file.
+pub(crate) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// The device and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -42,6 +50,11 @@ impl Identity {
     #[cfg(not(unix))]
     fn named(_: &Path) -> io::Result<Self> {
         Ok(Self { device: 0, inode: 0 })
+    }
+
+    /// Whether it is that of the file with this name.
+    pub(crate) fn has_name(self, name: &Path) -> bool {
+        Self::named(name).is_ok_and(|named| named == self)
     }
 }
 
@@ -153,34 +166,45 @@ pub(crate) fn create_unnamed(
 
 /// Opens a file of this user for reading and appending; an error when another user may have written it.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
+    open_without(path, 0o022)
+}
+
+/// The same for a file on which nobody else has any of these permissions.
+pub(crate) fn open_without(path: &Path, permissions: u32) -> io::Result<File> {
+    let file = options().open(path)?;
+    match is_private(&file.metadata()?, permissions) {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "another user can read or write this file",
+        )),
+    }
+}
+
+/// For reading and appending, of what is no link. A new file is the user's alone.
+pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).append(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
         // A pipe would otherwise wait for a reader.
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        options
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .mode(0o600);
     }
-    let file = options.open(path)?;
-    if is_private(&file.metadata()?, 0o022) {
-        Ok(file)
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "another user can write this file",
-        ))
-    }
+    options
 }
 
 /// Whether this is a regular file of this user with one name and none of these permissions.
 #[cfg(unix)]
-pub(crate) fn is_private(found: &std::fs::Metadata, permissions: u32) -> bool {
+fn is_private(found: &std::fs::Metadata, permissions: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
     found.is_file() && found.uid() == user() && found.nlink() == 1 && found.mode() & permissions == 0
 }
 
 #[cfg(not(unix))]
-pub(crate) fn is_private(found: &std::fs::Metadata, _: u32) -> bool {
+fn is_private(found: &std::fs::Metadata, _: u32) -> bool {
     found.is_file()
 }
 
@@ -238,7 +262,7 @@ pub(crate) fn lock(_: &File, _: &Path) -> Lock {
 
 /// Whether an open file has this name.
 pub(crate) fn is_named(file: &File, name: &Path) -> bool {
-    matches!((Identity::of(file), Identity::named(name)), (Ok(open), Ok(named)) if open == named)
+    Identity::of(file).is_ok_and(|open| open.has_name(name))
 }
 
 /// Gives a complete file its name and its permissions. Without `force` a name that has been taken meanwhile is refused.

@@ -18,9 +18,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::exit::{Exit, Failure};
 use crate::run::Leftovers;
 
-use super::part_names::PartNames;
 use super::partial_file::{PartialFile, Shared};
-use super::private;
+use super::parts::Parts;
 use super::progress::Share;
 use super::rate_limit::{Pacer, RateLimit};
 use super::source::{Decoders, Source, SourceError};
@@ -53,9 +52,7 @@ impl Disk {
             memory: Arc::new(Semaphore::new(GATHERED_BY_ALL)),
             shared: Shared {
                 files: Arc::new(Semaphore::new(FILES_KEPT_OPEN)),
-                names: Arc::new(PartNames::of_user()),
-                older: Arc::default(),
-                lock: private::lock,
+                parts: Arc::new(Parts::of_user()),
                 leftovers,
             },
             limit: None,

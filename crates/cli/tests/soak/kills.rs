@@ -325,7 +325,7 @@ fn kills_cut_no_file_and_lose_none() -> Outcome {
     for folder in [out, run.path("source/uploads")] {
         let parts: Vec<_> = entries(&folder)?
             .into_iter()
-            .filter(|(name, _)| name.ends_with(".part"))
+            .filter(|(name, _)| name.contains(".part"))
             .collect();
         println!("parts left in {}: {parts:?}", folder.display());
     }

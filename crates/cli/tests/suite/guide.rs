@@ -96,7 +96,7 @@ timeout() {
         set -m
         "$@" & child=$!
         set +m
-        while kill -0 $child 2> /dev/null && [ -z "$(find . -name '.big.iso.*.part' -size +0)" ]; do sleep 0.05; done
+        while kill -0 $child 2> /dev/null && [ ! -s big.iso.part ]; do sleep 0.05; done
         kill -INT $child 2> /dev/null
         wait $child
         [ -e big.iso ] || break

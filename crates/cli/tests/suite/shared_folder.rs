@@ -1,11 +1,11 @@
 //! Downloads into folders that others can write to: nothing of theirs is taken for ours, and nothing of ours is overwritten.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::scripted::{HALF, Server, Then, V1, body, half, rest, whole};
+use crate::support::scripted::{HALF, Server, Then, V1, body, half, holds, rest, whole};
 use crate::support::{Ended, TestResult, ended, names, program, run};
 
 /// Breaks off after half of a body, then sends the rest to whoever asks for it, or else the whole.
@@ -34,11 +34,8 @@ impl Left {
         let server = server()?;
         let folder = tempfile::tempdir()?;
         run(folder.path(), ["get", "-o", "out", &server.url()])?.failed_with(10);
-        let left = names(folder.path())?;
-        let [name] = left.as_slice() else {
-            return Err(format!("{left:?}").into());
-        };
-        let part = folder.path().join(name);
+        assert_eq!(names(folder.path())?, ["out.part", "out.part.json"]);
+        let part = folder.path().join("out.part");
         Ok(Self { server, folder, part })
     }
 
@@ -76,6 +73,10 @@ fn a_part_that_others_can_write_is_not_taken() -> TestResult {
         fs::write(&left.part, foreign())?;
         allow(&left.part, mode)?;
         left.is_not_taken(&format!("{mode:o}"))?;
+
+        let left = Left::new()?;
+        allow(&left.folder.path().join("out.part.json"), mode)?;
+        left.is_not_taken(&format!("{mode:o} of the record"))?;
     }
     Ok(())
 }
@@ -152,54 +153,24 @@ fn a_part_is_not_left_where_others_can_rename_it() -> TestResult {
     Ok(())
 }
 
-/// Downloads with a state folder of its own; the name of the part that is left.
-fn part_name(state: &Path, folder: &Path, url: &str) -> TestResult<String> {
-    ended(
-        program(folder)
-            .args(["get", "-o", "out", url])
-            .env("XDG_STATE_HOME", state),
-    )?
-    .failed_with(10);
-    let left = names(folder)?;
-    let [name] = left.as_slice() else {
-        return Err(format!("{left:?}").into());
-    };
-    fs::remove_file(folder.join(name))?;
-    Ok(name.clone())
-}
-
 #[test]
-fn the_name_of_a_part_follows_from_a_key_that_only_the_user_has() -> TestResult {
-    let server = Server::start(|_, asked| (half(asked, V1, &body(1)), Then::Close))?;
-    let (mine, theirs, folder) = (tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?);
-    let name = part_name(mine.path(), folder.path(), &server.url())?;
-    assert_eq!(part_name(mine.path(), folder.path(), &server.url())?, name);
-    assert_ne!(part_name(theirs.path(), folder.path(), &server.url())?, name);
-    let key = fs::metadata(mine.path().join("fullbore/part-key"))?;
-    assert_eq!((key.len(), key.mode() & 0o7777), (32, 0o600));
-    Ok(())
-}
-
-#[test]
-fn without_a_state_folder_a_part_is_not_left_and_the_download_is_tried_again_all_the_same() -> TestResult {
+fn without_a_state_folder_a_part_is_left_and_resumed() -> TestResult {
     let server = server()?;
     let folder = tempfile::tempdir()?;
-    let get = |more: &[&str]| {
+    let get = || {
         ended(
             program(folder.path())
                 .args(["get", "-o", "out", &server.url()])
-                .args(more)
                 .env_remove("XDG_STATE_HOME")
                 .env_remove("HOME"),
         )
     };
-    let broken = get(&[])?;
+    let broken = get()?;
     broken.failed_with(10);
-    assert!(!broken.stderr.contains("the next run resumes it"), "{broken:?}");
-    assert!(names(folder.path())?.is_empty());
-    get(&["--retry", "1"])?.succeeded();
-    assert!(fs::read(folder.path().join("out"))? == body(1), "wrong bytes");
-    Ok(())
+    assert!(broken.stderr.contains("the next run resumes it"), "{broken:?}");
+    get()?.succeeded();
+    assert_eq!(server.asked(), 3, "the rest was asked for");
+    holds(folder.path(), &body(1))
 }
 
 #[test]
@@ -221,8 +192,7 @@ fn nobody_else_writes_a_part_whatever_the_umask_and_a_complete_file_has_what_it_
         ended(&mut shell)
     };
     get()?.failed_with(10);
-    let left = names(folder.path())?;
-    let part = fs::metadata(folder.path().join(left.first().ok_or("no part")?))?;
+    let part = fs::metadata(folder.path().join("out.part"))?;
     assert_eq!(part.mode() & 0o777, 0o644);
     get()?.succeeded();
     assert_eq!(server.asked(), 3);
@@ -244,10 +214,8 @@ fn a_file_that_replaces_another_has_its_permissions() -> TestResult {
             allow(&out, mode)?;
             let mut ended = run(folder.path(), ["get", "--force", "-o", "out", &server.url()])?;
             if ended.code == Some(10) {
-                for name in names(folder.path())?.iter().filter(|name| *name != "out") {
-                    let part = fs::metadata(folder.path().join(name))?.mode() & 0o777;
-                    assert_eq!(part & !(mode | 0o600), 0, "{part:o} for {mode:o}");
-                }
+                let part = fs::metadata(folder.path().join("out.part"))?.mode() & 0o777;
+                assert_eq!(part & !(mode | 0o600), 0, "{part:o} for {mode:o}");
                 ended = run(folder.path(), ["get", "--force", "-o", "out", &server.url()])?;
             }
             ended.succeeded();

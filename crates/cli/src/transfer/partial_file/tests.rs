@@ -12,9 +12,7 @@ fn file(path: &Path, force: bool, files: usize) -> PartialFile {
     };
     let shared = Shared {
         files: Arc::new(Semaphore::new(files)),
-        names: Arc::new(PartNames::with_key([7; 32])),
-        older: Arc::default(),
-        lock: private::lock,
+        parts: Arc::new(Parts::of_user()),
         leftovers: Arc::default(),
     };
     PartialFile::new(target, shared)
@@ -33,9 +31,18 @@ const SOUGHT: Role = Role {
 };
 
 fn names(folder: &Path) -> io::Result<Vec<String>> {
-    fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect()
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// As if the run were killed: its locks are lost, and its file is not.
+fn kill(mut file: PartialFile) -> Result {
+    let temporary = file.temporary.take().ok_or("no file")?;
+    temporary.path.keep()?;
+    std::mem::forget(temporary.claim);
+    Ok(())
 }
 
 #[test]
@@ -232,25 +239,6 @@ fn what_went_to_a_device_cannot_be_taken_back() -> Result {
 }
 
 #[test]
-fn a_temporary_name_begins_with_100_bytes_of_the_name_in_the_same_folder() {
-    for (path, expected_folder, expected_length) in [
-        ("a".to_owned(), ".", 3),
-        ("d/a".to_owned(), "d", 3),
-        ("/a".to_owned(), "/", 3),
-        (format!("d/{}", "a".repeat(100)), "d", 102),
-        (format!("d/{}", "a".repeat(101)), "d", 102),
-        // Two bytes each, from an odd place on.
-        (format!("d/a{}", "ä".repeat(100)), "d", 101),
-    ] {
-        let path = Path::new(&path);
-        assert_eq!(folder(path), Path::new(expected_folder), "{path:?}");
-        let prefix = prefix(path);
-        assert_eq!(prefix.len(), expected_length, "{path:?}");
-        assert!(prefix.starts_with(".a") && prefix.ends_with('.'), "{prefix}");
-    }
-}
-
-#[test]
 fn a_name_taken_meanwhile_is_not_overwritten_without_force() -> Result {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("a");
@@ -313,7 +301,9 @@ fn a_complete_file_has_the_permissions_of_any_new_file() -> Result {
 /// A file that a later run looks for, with the state of a user in `state`, in one start of the machine.
 fn sought(path: &Path, state: &Path, boot: &str) -> PartialFile {
     let mut file = file(path, false, 1);
-    file.shared.names = Arc::new(PartNames::in_folder([7; 32], Some(state), boot));
+    let mut parts = Parts::of_user();
+    (parts.boot, parts.state) = (boot.to_owned(), Some(state.to_owned()));
+    file.shared.parts = Arc::new(parts);
     file.set_key(key(7), SOUGHT);
     file
 }
@@ -349,14 +339,9 @@ fn after_a_restart_of_the_machine_only_what_was_left_is_found() -> Result {
         first.append(&[Bytes::from_static(b"half")])?;
         match is_left {
             true => assert!(first.leave()),
-            // As if it were killed: its lock is lost, and its file is not.
-            false => {
-                let (temporary, _) = first.temporary.take().ok_or("no file")?;
-                temporary.keep()?;
-                drop(first);
-                assert_eq!(names(folder.path())?.len(), 1);
-            }
+            false => kill(first)?,
         }
+        assert_eq!(names(folder.path())?, ["a.part", "a.part.json"]);
         let found = sought(&path, state.path(), "2").find(key(7), true);
         assert_eq!(found, is_left.then_some(4));
     }
@@ -373,17 +358,18 @@ fn what_was_left_and_is_written_again_is_not_found_after_a_restart() -> Result {
     assert!(first.leave());
     let mut second = sought(&path, state.path(), "1");
     assert_eq!(second.find(key(7), true), Some(4));
-    let (temporary, _) = second.temporary.take().ok_or("no file")?;
-    temporary.keep()?;
-    drop(second);
+    kill(second)?;
     assert_eq!(sought(&path, state.path(), "2").find(key(7), true), None);
     assert_eq!(sought(&path, state.path(), "1").find(key(7), true), Some(4));
     Ok(())
 }
 
 /// A file system without locks.
-fn unsupported(_: &File, _: &Path) -> Lock {
-    Lock::Unsupported
+fn without_locks(file: &mut PartialFile, state: Option<&Path>) {
+    let mut parts = Parts::of_user();
+    parts.lock = |_, _| private::Lock::Unsupported;
+    parts.state = state.map(Path::to_owned);
+    file.shared.parts = Arc::new(parts);
 }
 
 #[cfg(unix)]
@@ -393,7 +379,7 @@ fn where_a_file_system_has_no_locks_the_state_folder_has_one() -> Result {
     let path = folder.path().join("a");
     let new = || {
         let mut file = sought(&path, state.path(), "1");
-        file.shared.lock = unsupported;
+        without_locks(&mut file, Some(state.path()));
         file
     };
     let mut first = new();
@@ -418,7 +404,7 @@ fn where_there_are_no_locks_at_all_no_part_is_left() -> Result {
     let path = folder.path().join("a");
     for end in ["leave", "finish"] {
         let mut file = file(&path, false, 1);
-        file.shared.lock = unsupported;
+        without_locks(&mut file, None);
         file.set_key(key(7), SOUGHT);
         file.append(&[Bytes::from_static(b"half")])?;
         match end {
@@ -430,6 +416,22 @@ fn where_there_are_no_locks_at_all_no_part_is_left() -> Result {
     Ok(())
 }
 
+/// What is in the folder but records.
+fn parts(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = names(folder)?;
+    names.retain(|name| !name.ends_with(".json"));
+    Ok(names)
+}
+
+/// Leaves a part for this file.
+fn leave(path: &Path, key: PartKey) -> Result {
+    let mut file = file(path, false, 1);
+    file.set_key(key, SOUGHT);
+    file.append(&[Bytes::from_static(b"old")])?;
+    assert!(file.leave());
+    Ok(())
+}
+
 #[cfg(unix)]
 #[test]
 fn a_part_of_an_older_version_is_removed_by_a_newer_one_and_no_other() -> Result {
@@ -437,27 +439,17 @@ fn a_part_of_an_older_version_is_removed_by_a_newer_one_and_no_other() -> Result
     for (is_sought, supersedes) in [(true, true), (false, true), (true, false), (false, false)] {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        let left = |path: &Path, key: PartKey| -> Result {
-            let mut file = file(path, false, 1);
-            file.set_key(key, SOUGHT);
-            file.append(&[Bytes::from_static(b"old")])?;
-            assert!(file.leave());
-            Ok(())
-        };
         let url = "http://h/b".to_owned();
-        left(&path, key(7))?;
-        left(&folder.path().join("b"), key(7))?;
-        left(&path, PartKey { url, ..key(7) })?;
+        leave(&path, key(7))?;
+        leave(&folder.path().join("b"), key(7))?;
+        leave(&path, PartKey { url, ..key(7) })?;
         let mut written = file(&path, false, 1);
         written.set_key(key(8), SOUGHT);
         written.append(&[Bytes::from_static(b"being written")])?;
-        assert_eq!(
-            names(folder.path())?.len(),
-            3,
-            "those of another URL and name, and its own"
-        );
+        // Its own, and those of another URL and name.
+        assert_eq!(parts(folder.path())?, ["a.2.part", "a.part", "b.part"]);
 
-        left(&path, key(7))?;
+        leave(&path, key(7))?;
         let mut newer = file(&path, false, 1);
         newer.set_key(
             key(9),
@@ -468,9 +460,142 @@ fn a_part_of_an_older_version_is_removed_by_a_newer_one_and_no_other() -> Result
         );
         newer.finish(&[Bytes::from_static(b"new")])?;
         assert_eq!(fs::read(&path)?, b"new");
-        let expected = 4 + usize::from(!supersedes);
-        assert_eq!(names(folder.path())?.len(), expected, "{is_sought} {supersedes}");
+        let older: &[&str] = if supersedes { &[] } else { &["a.3.part"] };
+        let expected = [&["a", "a.2.part"], older, &["a.part", "b.part"]].concat();
+        assert_eq!(parts(folder.path())?, expected, "{is_sought} {supersedes}");
+        assert_eq!(names(folder.path())?.len(), 2 * expected.len() - 1, "records");
         assert!(written.leave(), "what another run writes is not removed");
     }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn files_of_other_programs_that_have_the_names_of_a_part_stay_as_they_are() -> Result {
+    for name in ["a.part", "a.part.json"] {
+        // Another program's, and what took the place of a part whose record a run that was killed has left.
+        for is_killed in [false, true] {
+            let folder = tempfile::tempdir()?;
+            let (path, foreign) = (folder.path().join("a"), folder.path().join(name));
+            if is_killed {
+                let mut killed = file(&path, false, 1);
+                killed.set_key(key(7), SOUGHT);
+                killed.append(&[Bytes::from_static(b"half")])?;
+                kill(killed)?;
+                fs::remove_file(&foreign)?;
+            }
+            fs::write(&foreign, b"of mine")?;
+            if foreign.metadata()?.created().is_err() {
+                eprintln!(
+                    "skipped: {} does not know when a file was created",
+                    folder.path().display()
+                );
+                return Ok(());
+            }
+            let mut file = file(&path, false, 1);
+            assert_eq!(file.find(key(7), true), None, "{name}");
+            file.append(&[Bytes::from_static(b"half ")])?;
+            assert!(file.leave());
+            let mut again = self::file(&path, false, 1);
+            assert_eq!(again.find(key(7), true), Some(5), "under another name");
+            again.finish(&[Bytes::from_static(b"and half")])?;
+            assert_eq!(fs::read(&path)?, b"half and half");
+            assert_eq!(fs::read(&foreign)?, b"of mine", "{name}");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_kill_or_a_power_failure_left_without_a_record_is_replaced() -> Result {
+    // The record has a name, and its bytes did not reach the disk; or the part had no record yet.
+    for (part, record) in [("half", Some("")), ("half", Some("\0\0\0")), ("", None)] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        fs::write(folder.path().join("a.part"), part)?;
+        if let Some(record) = record {
+            fs::write(folder.path().join("a.part.json"), record)?;
+        }
+        let mut file = file(&path, false, 1);
+        assert_eq!(file.find(key(7), false), None);
+        file.append(&[Bytes::from_static(b"new")])?;
+        assert_eq!(names(folder.path())?, ["a.part", "a.part.json"]);
+        file.finish(&[])?;
+        assert_eq!(fs::read(&path)?, b"new");
+        assert_eq!(names(folder.path())?, ["a"]);
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn hidden_parts_of_version_0_1_are_removed_and_nothing_like_them() -> Result {
+    let folder = tempfile::tempdir()?;
+    let digits = "0123456789abcdef".repeat(3);
+    let hidden = format!(".a.{digits}.part");
+    let mut others = [
+        format!(".b.{digits}.part"),
+        format!(".a.{}.part", &digits[1..]),
+        format!(".a.x{}.part", &digits[1..]),
+        format!(".a.{digits}.Part"),
+        format!("a.{digits}.part"),
+    ];
+    others.sort();
+    for name in others.iter().chain([&hidden]) {
+        fs::write(folder.path().join(name), "some")?;
+    }
+    let mut file = file(&folder.path().join("a"), false, 1);
+    file.set_key(key(7), SOUGHT);
+    file.append(&[Bytes::from_static(b"new")])?;
+    drop(file);
+    assert_eq!(names(folder.path())?, others);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_record_that_a_kill_has_left_behind_its_part_is_removed_when_another_part_is_begun() -> Result {
+    let folder = tempfile::tempdir()?;
+    leave(&folder.path().join("a"), key(7))?;
+    fs::rename(folder.path().join("a.part"), folder.path().join("a"))?;
+    fs::write(folder.path().join("c.part.json"), "{}")?;
+    leave(&folder.path().join("b"), key(7))?;
+    assert_eq!(
+        names(folder.path())?,
+        ["a", "b.part", "b.part.json", "c.part.json"],
+        "what is no record stays"
+    );
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_part_of_the_longest_name_is_found() -> Result {
+    let folder = tempfile::tempdir()?;
+    // Two bytes each, from an odd place on.
+    let path = folder.path().join(format!("a{}", "é".repeat(127)));
+    leave(&path, key(7))?;
+    let mut file = file(&path, false, 1);
+    assert_eq!(file.find(key(7), true), Some(3));
+    file.finish(&[])?;
+    assert_eq!(fs::read(&path)?, b"old");
+    assert_eq!(names(folder.path())?.len(), 1);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_record_is_private_and_has_no_query() -> Result {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir()?;
+    let url = "http://h/a?token=secret#here".to_owned();
+    leave(&folder.path().join("a"), PartKey { url, ..key(7) })?;
+    let path = folder.path().join("a.part.json");
+    assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o7777, 0o600);
+    let record: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+    assert_eq!(record["url"], "http://h/a");
+    assert_eq!(record["written_in"], serde_json::Value::Null);
+    assert!(!record.to_string().contains("secret"), "{record}");
     Ok(())
 }
