@@ -42,6 +42,8 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+#[doc(hidden)]
+pub mod aside;
 mod body_length;
 mod budget;
 mod buffers;

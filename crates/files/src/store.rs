@@ -9,7 +9,7 @@
 //! Everything here blocks, and runs in the blocking jobs of `writer`. Names are single safe segments.
 
 use std::fs::{File, Metadata};
-use std::io::{self, IoSlice, Write as _};
+use std::io;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
 
+use crate::aside;
 #[cfg(target_os = "linux")]
 use crate::optional::Optional;
 use crate::random::random;
@@ -85,19 +86,7 @@ impl PendingFile {
     /// # Errors
     /// The error of the system. The upload has then failed.
     pub(crate) fn write(&mut self, batch: &[Bytes]) -> io::Result<()> {
-        let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|bytes| IoSlice::new(bytes)).collect();
-        let mut rest = slices.as_mut_slice();
-        // Drops empty slices at the front: writing nothing would look like a full disk.
-        IoSlice::advance_slices(&mut rest, 0);
-        while !rest.is_empty() {
-            match self.file.write_vectored(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => IoSlice::advance_slices(&mut rest, written),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        aside::write_all(&mut self.file, batch)
     }
 
     /// Gives the file its name in the folder `into`; with `replace`, in place of an existing file.
@@ -125,62 +114,10 @@ impl PendingFile {
                 Err(error) => return Err(error),
             }
         }
-        let replaced = if replace {
-            let replaced = match into.symlink_metadata(name) {
-                Ok(existing) if existing.is_dir() => {
-                    return Err(io::ErrorKind::IsADirectory.into());
-                }
-                Ok(_) => true,
-                Err(_) => false,
-            };
-            self.rename(into, name)?;
-            replaced
-        } else {
-            self.take_free_name(into, name)?;
-            false
-        };
+        let temporary = self.temporary.as_deref().unwrap_or_default();
+        let replaced = aside::rename(&self.directory, temporary, into, name, replace)?;
+        self.temporary = None;
         Ok(Published { replaced, metadata })
-    }
-
-    fn rename(&mut self, into: &Dir, name: &str) -> io::Result<()> {
-        if let Some(temporary) = &self.temporary {
-            self.directory.rename(temporary, into, name)?;
-            self.temporary = None;
-        }
-        Ok(())
-    }
-
-    /// A link fails when the name is taken, where a rename would replace. On file systems without links (FAT, some network
-    /// ones), a rename that may not replace does the same. Where that is not available either, an empty file reserves the
-    /// name before the rename.
-    fn take_free_name(&mut self, into: &Dir, name: &str) -> io::Result<()> {
-        let Some(temporary) = &self.temporary else {
-            return Ok(());
-        };
-        match self.directory.hard_link(temporary, into, name) {
-            // Dropping this removes the temporary name.
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            Err(_) => {}
-        }
-        match rename_to_free_name(&self.directory, temporary, into, name) {
-            Ok(()) => {
-                self.temporary = None;
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-            Err(_) => self.claim_and_rename(into, name),
-        }
-    }
-
-    fn claim_and_rename(&mut self, into: &Dir, name: &str) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        drop(into.open_with(name, &options)?);
-        self.rename(into, name).inspect_err(|_| {
-            // Removes the reservation. The error of the rename is reported.
-            let _ = into.remove_file(name);
-        })
     }
 }
 
@@ -346,19 +283,6 @@ fn link_unnamed(_: &File, _: &Dir, _: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Renames a file, unless the new name is taken.
-#[cfg(target_os = "linux")]
-fn rename_to_free_name(from: &Dir, old: &str, into: &Dir, new: &str) -> io::Result<()> {
-    use rustix::fs::{RenameFlags, renameat_with};
-    renameat_with(from, old, into, new, RenameFlags::NOREPLACE)?;
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn rename_to_free_name(_: &Dir, _: &str, _: &Dir, _: &str) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
 /// A path of an open file that needs no name.
 #[cfg(target_os = "linux")]
 fn descriptor(file: &File) -> String {
@@ -492,36 +416,6 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_without_links_keep_the_same_promise() {
-        type Way = fn(&mut PendingFile, &Dir) -> io::Result<()>;
-        let by_claim: Way = |part, into| part.claim_and_rename(into, "a");
-        let by_rename: Way = |part, into| {
-            let temporary = part.temporary.clone().unwrap();
-            rename_to_free_name(&part.directory, &temporary, into, "a")?;
-            part.temporary = None;
-            Ok(())
-        };
-        for way in [by_claim, by_rename] {
-            if !cfg!(target_os = "linux") && std::ptr::fn_addr_eq(way, by_rename) {
-                continue;
-            }
-            let root = tempfile::tempdir().unwrap();
-            let dir = directory(root.path());
-            dir.create_dir("sub").unwrap();
-            let sub = dir.open_dir("sub").unwrap();
-            let write = |content: &'static str| {
-                let mut part = PendingFile::create_named(&dir, "a").unwrap();
-                part.write(&[Bytes::from(content)]).unwrap();
-                way(&mut part, &sub)
-            };
-            write("one").unwrap();
-            assert_eq!(write("two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-            assert_eq!(std::fs::read_to_string(root.path().join("sub/a")).unwrap(), "one");
-            assert_eq!(names(root.path()), ["sub"]);
-        }
-    }
-
-    #[test]
     fn a_part_in_one_folder_gets_its_name_in_another() {
         for create in WAYS {
             let root = tempfile::tempdir().unwrap();
@@ -545,11 +439,10 @@ mod tests {
     fn a_part_that_has_its_name_removes_no_file_that_takes_its_temporary_name() {
         let root = tempfile::tempdir().unwrap();
         let dir = directory(root.path());
-        let mut part = PendingFile::create_named(&dir, "a").unwrap();
+        let part = PendingFile::create_named(&dir, "a").unwrap();
         let temporary = names(root.path()).remove(0);
-        part.claim_and_rename(&dir, "a").unwrap();
+        part.publish(&dir, "a", false).unwrap();
         std::fs::write(root.path().join(&temporary), "of somebody else").unwrap();
-        drop(part);
         assert_eq!(names(root.path()), [temporary.as_str(), "a"]);
     }
 

@@ -11,14 +11,11 @@ use cap_std::fs::Dir;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::aside::MAX_SLICES;
 use crate::destination::Destination;
 use crate::jobs::Job;
 use crate::store::{PendingFile, Published};
 use crate::upload_limits::{Slot, UploadLimits};
-
-/// The most slices in a batch: as many as one vectored write takes on Linux. It limits the bookkeeping for a peer that
-/// sends single bytes.
-const MAX_BATCH_SLICES: usize = 1024;
 
 /// Why an upload cannot be stored.
 #[derive(Debug)]
@@ -88,7 +85,7 @@ impl Writer {
         self.batch_bytes += data.len();
         self.batch.push(data);
         self.since.get_or_insert_with(Instant::now);
-        if self.batch_bytes >= self.limits.batch_bytes() || self.batch.len() >= MAX_BATCH_SLICES {
+        if self.batch_bytes >= self.limits.batch_bytes() || self.batch.len() >= MAX_SLICES {
             self.flush().await?;
         }
         Ok(())

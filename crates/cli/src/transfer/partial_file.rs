@@ -5,11 +5,12 @@
 //! or cannot write all of it. A complete file that cannot get its name keeps its temporary one.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IsTerminal, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fullbore_files::aside;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::checksum::{Checksum, Digest};
@@ -20,8 +21,6 @@ use super::parts::{PartKey, Parts, SUFFIX, Temporary, beginning};
 use super::private::{self, Identity, Permissions};
 use super::target::Target;
 
-/// Slices in one batch write; Linux takes no more than 1,024.
-const MOST_SLICES: usize = 1_024;
 /// How many bytes of the name its temporary name repeats, so that it fits 255 bytes.
 const NAME_IN_TEMPORARY: usize = 100;
 
@@ -247,7 +246,7 @@ impl PartialFile {
             }
         };
         self.began = true;
-        if let Err(error) = write_all(&mut file, chunks) {
+        if let Err(error) = aside::write_all(&mut file, chunks) {
             let mut failure = Failure::from_io("write", self.shown(), &error);
             let is_part = self.temporary.as_ref().is_some_and(|it| it.claim.is_some());
             if is_part && failure.exit == Exit::DiskFull {
@@ -447,23 +446,6 @@ fn reopen(path: &Path, identity: Identity) -> io::Result<File> {
         ));
     }
     Ok(file)
-}
-
-/// All chunks, in as few batch writes as the system takes.
-fn write_all(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
-    for group in chunks.chunks(MOST_SLICES) {
-        let mut slices: Vec<IoSlice<'_>> = group.iter().map(|chunk| IoSlice::new(chunk)).collect();
-        let mut left = slices.as_mut_slice();
-        while !left.is_empty() {
-            match file.write_vectored(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => IoSlice::advance_slices(&mut left, written),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use std::path::Path;
 #[cfg(unix)]
 use std::sync::OnceLock;
 
-use tempfile::{NamedTempFile, PathPersistError, TempPath};
+use fullbore_files::aside;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::exit::{Exit, Failure};
 
@@ -292,60 +293,23 @@ pub(crate) fn publish(
             Some(temporary),
         ));
     }
-    let renamed = match force {
-        true => temporary.persist(path),
-        false => persist_new(temporary, path),
+    let (Some(old), Some(new)) = (temporary.file_name(), path.file_name()) else {
+        return Err(replaced());
     };
-    if let Err(refused) = renamed {
-        let failure = match refused.error.kind() {
+    if let Err(error) = aside::rename_in(folder(path), old, new, force) {
+        let failure = match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::exists(path),
-            _ => Failure::from_io("rename the complete file to", path, &refused.error),
+            _ => Failure::from_io("rename the complete file to", path, &error),
         };
-        return Err((failure, Some(refused.path)));
+        return Err((failure, Some(temporary)));
     }
+    // Nothing of this run has that name any more.
+    let _ = temporary.keep();
     if is_named(file, path) {
         Ok(())
     } else {
         Err(replaced())
     }
-}
-
-/// Gives a file a name that nothing has.
-///
-/// # Errors
-/// Something has the name, or the rename failed.
-pub(crate) fn persist_new(temporary: TempPath, path: &Path) -> Result<(), PathPersistError> {
-    temporary
-        .persist_noclobber(path)
-        .or_else(|refused| match refused.error.kind() {
-            io::ErrorKind::AlreadyExists => Err(refused),
-            _ => persist_over_own(refused, path),
-        })
-}
-
-/// Renames where a file system has neither links nor a rename that replaces nothing (FAT, some of FUSE): an empty file of
-/// our own takes the name, which the system refuses if it is taken, and is replaced.
-fn persist_over_own(refused: PathPersistError, path: &Path) -> Result<(), PathPersistError> {
-    let own = match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(own) => own,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(PathPersistError { error, ..refused });
-        }
-        // The first error is about the rename itself.
-        Err(_) => return Err(refused),
-    };
-    if !is_named(&own, path) {
-        return Err(PathPersistError {
-            error: io::ErrorKind::AlreadyExists.into(),
-            ..refused
-        });
-    }
-    // Some systems do not replace an open file.
-    drop(own);
-    refused.path.persist(path).inspect_err(|_| {
-        // Nothing is in it.
-        let _ = std::fs::remove_file(path);
-    })
 }
 
 /// `umask(2)` returns it only when it sets another one, which other threads could see. Linux also has it in a file.
@@ -445,32 +409,6 @@ mod tests {
         drop(create(&other, Permissions::of(&other, false))?);
         assert_eq!(lock(&second, &other), Lock::Busy, "the name is another file's");
         assert_eq!(lock(&second, &path), Lock::Held);
-        Ok(())
-    }
-
-    #[test]
-    fn where_no_rename_refuses_a_taken_name_an_empty_file_takes_it_first() -> Result {
-        let folder = tempfile::tempdir()?;
-        let (part, path) = (folder.path().join("part"), folder.path().join("a"));
-        let refused = || -> io::Result<PathPersistError> {
-            fs::write(&part, "complete")?;
-            Ok(PathPersistError {
-                error: io::ErrorKind::Unsupported.into(),
-                path: TempPath::try_from_path(part.clone())?,
-            })
-        };
-        persist_over_own(refused()?, &path)?;
-        assert_eq!(fs::read(&path)?, b"complete");
-        assert!(!part.exists());
-        fs::write(&path, "of others")?;
-        let error = persist_over_own(refused()?, &path).err().ok_or("replaced")?;
-        assert_eq!(error.error.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read(&path)?, b"of others");
-        assert!(part.exists(), "the complete file is kept");
-        // No folder: the first error says more.
-        let error = persist_over_own(error, &folder.path().join("none/a"));
-        let error = error.err().ok_or("replaced")?;
-        assert_eq!(error.error.kind(), io::ErrorKind::AlreadyExists);
         Ok(())
     }
 }
