@@ -117,10 +117,9 @@ impl Memory {
     }
 
     fn settings() -> Settings {
-        Settings {
-            uploads: Uploads::Discard,
-            ..Settings::default()
-        }
+        let mut settings = Settings::default();
+        settings.uploads = Uploads::Discard;
+        settings
     }
 
     async fn fullbore<S, B>(&self, tls: Option<Arc<ServerConfig>>, service: S) -> Result<(), Failure>

@@ -37,11 +37,15 @@ use crate::representation::{Chosen, OCTETS, Representation};
 use crate::reserved::is_route;
 use crate::resolve::{BadPath, Target};
 use crate::respond;
+use crate::settings::INDEX;
 use crate::shared::Shared;
 use crate::source::{Located, Source};
 
 /// The longest query that a redirect repeats, in bytes: as much as every server is to take (RFC 9110 section 4.1).
 const QUERY_BYTES: usize = 8_000;
+
+/// The smallest file that is compressed: less fits one packet anyway.
+const COMPRESS_FROM_BYTES: u64 = 1_024;
 
 /// A file that is about to be sent.
 struct Opened<'a> {
@@ -201,8 +205,7 @@ impl Asked<'_> {
             return self.missing(None);
         }
         let (path, name) = if target.is_directory() {
-            let index = shared.settings.index.as_str();
-            (target.child(index), index)
+            (target.child(INDEX), INDEX)
         } else {
             (target.relative(), target.last().unwrap_or_default())
         };
@@ -286,16 +289,15 @@ impl Asked<'_> {
 
     /// Answers with the index of the root.
     fn application(&self) -> io::Result<FileResponse> {
-        let settings = &self.shared.settings;
-        let key = format!("/{}", settings.index);
+        let key = format!("/{INDEX}");
         if self.blocking == Blocking::Forbidden {
             if let Some(answered) = self.answer_cached(&key) {
                 return answered;
             }
         }
-        if let Ok(Found::File(file, metadata)) = self.find(&settings.index)? {
-            let path = settings.index.clone();
-            return self.send(&key, FoundFile { path, file, metadata }, &settings.index);
+        if let Ok(Found::File(file, metadata)) = self.find(INDEX)? {
+            let path = INDEX.to_owned();
+            return self.send(&key, FoundFile { path, file, metadata }, INDEX);
         }
         self.without_page()
     }
@@ -449,12 +451,11 @@ impl Opened<'_> {
             }
             return Ok(response);
         }
-        let max_ranges = self.shared.settings.max_ranges;
         let length = self.representation.length;
         let wanted = if !range::is_asked(head.headers) {
             Wanted::Whole
         } else if conditional::range_applies(head.headers, validators, SystemTime::now()) {
-            range::wanted(head.headers, length, max_ranges)
+            range::wanted(head.headers, length)
         } else {
             Wanted::Whole
         };
@@ -477,7 +478,7 @@ impl Opened<'_> {
         let (settings, representation) = (&self.shared.settings, self.representation);
         settings.compress
             && !representation.is_encoded()
-            && representation.length >= settings.compress_from_bytes
+            && representation.length >= COMPRESS_FROM_BYTES
             && representation.content_type.to_str().is_ok_and(is_compressible)
             && Accepted::of(head.headers)
                 .best(|encoding| encoding == Encoding::Gzip)
@@ -555,9 +556,10 @@ impl Opened<'_> {
         };
         // A file that fits one frame is read whole to leave in one frame. A larger one is read whole to be cached.
         let is_kept = || {
-            length <= shared.settings.whole_body_bytes as u64 && shared.cache.would_keep(&located.identity)
+            length <= shared.settings.limits.whole_body_bytes as u64
+                && shared.cache.would_keep(&located.identity)
         };
-        if length > shared.settings.one_frame_bytes as u64 && !is_kept() {
+        if length > shared.settings.limits.one_frame_bytes as u64 && !is_kept() {
             return None;
         }
         let buffer = shared.buffers.take_whole(usize::try_from(length).ok()?)?;

@@ -97,7 +97,7 @@ where
         length: BodyLength::new(store.settings.max_upload_bytes, &head.headers)?,
         feed,
     };
-    let most = store.settings.max_form_parts;
+    let most = store.settings.limits.form_parts;
     for _ in 0..most {
         let Some(mut part) = source.drive(parts.next_field(), PART_HEAD_BYTES, None).await? else {
             return source.end().await;
@@ -146,7 +146,7 @@ fn destination(
     name: &[String],
     peer: Option<Peer>,
 ) -> Result<Destination, Refusal> {
-    let most = store.settings.max_upload_folders;
+    let most = store.settings.limits.upload_folders;
     let (name, more) = name.split_last().ok_or_else(malformed)?;
     if store.folder.reserved.has(name) {
         return Err(name_reserved());

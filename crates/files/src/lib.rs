@@ -18,12 +18,12 @@
 //! | feature | behaviour |
 //! |---|---|
 //! | files | regular files under the root that the process can read; symbolic links, if they stay under the root |
-//! | folders | answered with [`Settings::index`]; listed if [`Settings::listing`] is set: HTML, or JSON by `accept` |
+//! | folders | answered with `index.html`; listed if [`Settings::listing`] is set: HTML, or JSON by `accept` |
 //! | paths without a file | 404, with [`Settings::error_page`] if there is one; [`Settings::spa`] for applications |
 //! | encodings | siblings `.br`, `.zst`, `.gz` ([`Settings::precompressed`]); gzip while sending ([`Settings::compress`]) |
 //! | names that begin with a dot | 404, unless [`Settings::hidden`] is set; `/.well-known` is always served |
 //! | conditional requests | RFC 9110 section 13, with strong `etag` and `last-modified` |
-//! | ranges | RFC 9110 section 14, up to [`Settings::max_ranges`] in a request |
+//! | ranges | RFC 9110 section 14, up to 16 in a request |
 //! | a path that comes to name another folder | followed within a second (Unix): the root and the folder for uploads |
 //! | uploads | refused, discarded or stored: [`Uploads`]; unless [`Settings::overwrite`] is set, files are kept, and no other path changes its answer |
 //! | pages that were uploaded | sandboxed: `content-security-policy` |

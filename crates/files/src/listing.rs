@@ -2,7 +2,7 @@
 //!
 //! The HTML works without scripts: links sort it, and a form uploads into the folder where uploads reach it. All links are
 //! relative, so a listing works below any prefix. How many entries are read, and the memory of all listings, have limits
-//! ([`Settings::max_listed`](crate::Settings), `all_listings_bytes`). Called by `files`, in blocking jobs.
+//! (`listed` and `all_listings_bytes` of `settings`). Called by `files`, in blocking jobs.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -119,7 +119,7 @@ fn read(
     folder: &Dir,
     output: &mut Output,
 ) -> io::Result<Result<Listing, Exhausted>> {
-    let most = shared.settings.max_listed;
+    let most = shared.settings.limits.listed;
     let mut listing = Listing {
         entries: Vec::new(),
         is_partial: false,
@@ -402,7 +402,7 @@ fn takes_uploads(shared: &Shared, target: &Target) -> bool {
     };
     let below = folder.below(target.names());
     folder.serves(target.names())
-        && below.len() <= shared.settings.max_upload_folders
+        && below.len() <= shared.settings.limits.upload_folders
         && below.iter().all(|name| is_storable(name))
 }
 

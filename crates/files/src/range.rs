@@ -36,11 +36,14 @@ pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name == RANGE)
 }
 
-/// Reads the `range` field for a file of `length` bytes; at most `max_ranges` of them.
+/// How many ranges a request may ask for. Each is a part of the response with fields of its own.
+const MAX_RANGES: usize = 16;
+
+/// Reads the `range` field for a file of `length` bytes.
 ///
 /// An invalid field is ignored, as section 14.2 allows. More ranges than the limit, or more than two that overlap (section
 /// 17.15), are unsatisfiable. Two ranges that overlap are sent as one.
-pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wanted {
+pub(crate) fn wanted(headers: &HeaderMap, length: u64) -> Wanted {
     let mut fields = headers.get_all(RANGE).iter();
     // The field is not a list: a second line makes it invalid.
     let (Some(field), None) = (fields.next(), fields.next()) else {
@@ -51,7 +54,7 @@ pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wan
     };
 
     // A range has two numbers of 20 digits at most. With HPACK a request repeats a long field for one byte.
-    if set.len() > RANGE_BYTES.saturating_mul(max_ranges.max(1)) {
+    if set.len() > RANGE_BYTES * MAX_RANGES {
         return Wanted::Unsatisfiable;
     }
     let mut ranges = Vec::new();
@@ -66,14 +69,14 @@ pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wan
             return Wanted::Whole;
         };
         count += 1;
-        if count <= max_ranges {
+        if count <= MAX_RANGES {
             ranges.extend(spec.within(length));
         }
     }
     if count == 0 {
         return Wanted::Whole;
     }
-    if count > max_ranges {
+    if count > MAX_RANGES {
         return Wanted::Unsatisfiable;
     }
     if ranges.iter().any(Range::is_empty) {
@@ -161,7 +164,7 @@ mod tests {
     fn of(value: &str, length: u64) -> Wanted {
         let mut headers = HeaderMap::new();
         headers.insert(RANGE, value.parse().unwrap());
-        wanted(&headers, length, 16)
+        wanted(&headers, length)
     }
 
     #[test]
@@ -215,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(of(value, 10), Wanted::Whole, "{value}");
         }
-        assert_eq!(wanted(&HeaderMap::new(), 10, 16), Wanted::Whole);
+        assert_eq!(wanted(&HeaderMap::new(), 10), Wanted::Whole);
     }
 
     #[test]
@@ -223,7 +226,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(RANGE, "bytes=0-1".parse().unwrap());
         headers.append(RANGE, "bytes=2-3".parse().unwrap());
-        assert_eq!(wanted(&headers, 10, 16), Wanted::Whole);
+        assert_eq!(wanted(&headers, 10), Wanted::Whole);
     }
 
     #[test]

@@ -16,7 +16,7 @@
 use cap_std::fs::Dir;
 
 use crate::encoding::{Encoding, is_encoded};
-use crate::settings::Settings;
+use crate::settings::{INDEX, Settings};
 
 /// The names that uploads may not have.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl Reserved {
         if settings.overwrite {
             return Reserved::default();
         }
-        let index = (settings.listing || settings.spa).then_some(settings.index.as_str());
+        let index = (settings.listing || settings.spa).then_some(INDEX);
         let error_page = settings.error_page.as_deref();
         let error_page = error_page.and_then(|path| path.rsplit(['/', '\\']).next());
         let names = index.into_iter().chain(error_page);

@@ -21,6 +21,13 @@ use crate::source::Descriptors;
 use crate::upload_limits::UploadLimits;
 use crate::watch::Watch;
 
+/// The memory of the chunks of all responses. No chunk is longer than an eighth of what is left of it, or than the first one
+/// when nothing is left.
+const ALL_CHUNKS_BYTES: usize = 2 << 20;
+
+/// How many free buffers for the longest chunk are kept: 2 MiB.
+const IDLE_CHUNKS: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) root: Arc<Dir>,
@@ -101,21 +108,24 @@ impl Shared {
             UploadTarget::Refuse | UploadTarget::Discard => 0,
         };
         let sizes = Sizes {
-            most: settings.chunk_bytes,
-            first: settings.first_chunk_bytes,
-            all: settings.all_chunks_bytes,
-            whole: settings.all_whole_bytes,
+            most: settings.limits.chunk_bytes,
+            first: settings.limits.first_chunk_bytes,
+            all: ALL_CHUNKS_BYTES,
+            whole: settings.limits.all_whole_bytes,
         };
-        let jobs = Jobs::new(settings.jobs_per_peer);
+        let jobs = Jobs::new(settings.limits.jobs_per_peer);
         Ok(Arc::new(Shared {
             root: Arc::new(open(root)?),
             hands_over_ranges,
-            buffers: Buffers::new(sizes, settings.idle_chunks),
+            buffers: Buffers::new(sizes, IDLE_CHUNKS),
             descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
             jobs: Arc::clone(&jobs),
-            cache: Arc::new(Cache::new(settings.cache_bytes, settings.cache_after)),
-            compressing: Compressing::new(settings.max_compressed),
-            pages: Budget::new(settings.all_listings_bytes),
+            cache: Arc::new(Cache::new(
+                settings.limits.cache_bytes,
+                settings.limits.cache_after,
+            )),
+            compressing: Compressing::new(settings.limits.compressed),
+            pages: Budget::new(settings.limits.all_listings_bytes),
             upload_limits: UploadLimits::new(&settings, jobs),
             settings: Arc::new(settings),
             uploads,

@@ -15,6 +15,9 @@ use crate::settings::Settings;
 /// The shortest batch, in bytes, when many uploads share the memory: a page.
 const SMALLEST_BATCH: usize = 4 * 1024;
 
+/// The memory of the batches of all uploads, which may exceed it by the frame that fills each.
+const ALL_BATCHES_BYTES: usize = 64 << 20;
+
 /// How much of a disk stays free by default: this many bytes, or this share of a smaller disk. The share applies to
 /// inodes too.
 const LEAST_FREE_BYTES: u64 = 1 << 30;
@@ -25,7 +28,6 @@ const LEAST_FREE_SHARE: u64 = 20;
 pub(crate) struct UploadLimits {
     most: usize,
     batch_bytes: usize,
-    all_batches_bytes: usize,
     flush_after: Duration,
     least_free: Option<u64>,
     /// How many uploads hold memory or a descriptor; changed with `of_peer` locked.
@@ -63,9 +65,8 @@ impl UploadLimits {
     pub(crate) fn new(settings: &Settings, jobs: Arc<Jobs>) -> Arc<UploadLimits> {
         Arc::new(UploadLimits {
             most: settings.max_uploads,
-            batch_bytes: settings.upload_batch_bytes,
-            all_batches_bytes: settings.all_batches_bytes,
-            flush_after: settings.upload_flush_after,
+            batch_bytes: settings.limits.batch_bytes,
+            flush_after: settings.limits.flush_after,
             least_free: settings.min_free_bytes,
             in_progress: AtomicUsize::new(0),
             of_peer: Mutex::new(HashMap::new()),
@@ -125,7 +126,7 @@ impl UploadLimits {
     /// How many bytes an upload gathers before it writes them. Each upload may have two batches: one gathers while the
     /// other is written.
     pub(crate) fn batch_bytes(&self) -> usize {
-        let share = self.all_batches_bytes / (2 * self.in_progress().max(1));
+        let share = ALL_BATCHES_BYTES / (2 * self.in_progress().max(1));
         share.max(SMALLEST_BATCH).min(self.batch_bytes)
     }
 

@@ -258,7 +258,7 @@ fn destination(
             ));
         }
     };
-    let most = store.settings.max_upload_folders;
+    let most = store.settings.limits.upload_folders;
     let destination = Destination::new(store.folder, folders, name, most, peer);
     destination.map_err(|error| bad_destination(error, most))
 }

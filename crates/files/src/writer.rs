@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::destination::UploadFolder;
     use crate::jobs::Jobs;
-    use crate::settings::Settings;
+    use crate::settings::{Limits, Settings};
 
     fn destination(root: &tempfile::TempDir) -> Arc<Destination> {
         let folder = UploadFolder {
@@ -244,7 +244,10 @@ mod tests {
         for (batch_bytes, octets, pieces) in [(10, 1, 10), (10, 5, 2), (1 << 20, 1, 1024)] {
             let root = tempfile::tempdir().unwrap();
             let settings = Settings {
-                upload_batch_bytes: batch_bytes,
+                limits: Limits {
+                    batch_bytes,
+                    ..Limits::DEFAULT
+                },
                 min_free_bytes: Some(0),
                 ..Settings::default()
             };
@@ -298,7 +301,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let after = Duration::from_secs(7);
         let settings = Settings {
-            upload_flush_after: after,
+            limits: Limits {
+                flush_after: after,
+                ..Limits::DEFAULT
+            },
             min_free_bytes: Some(0),
             ..Settings::default()
         };

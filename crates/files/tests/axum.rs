@@ -11,11 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt as _;
 
 fn application(root: &std::path::Path) -> Router {
-    let settings = Settings {
-        uploads: Uploads::Directory(root.to_owned()),
-        min_free_bytes: Some(0),
-        ..Settings::default()
-    };
+    let mut settings = Settings::default();
+    settings.uploads = Uploads::Directory(root.to_owned());
+    settings.min_free_bytes = Some(0);
     Router::new().nest_service("/files", Files::open(root, settings).unwrap())
 }
 
@@ -91,9 +89,10 @@ async fn axums_server_sends_a_file_over_http_1() {
 fn a_folder_that_cannot_be_opened_is_named() {
     let root = tempfile::tempdir().unwrap();
     let (missing, uploads) = (root.path().join("missing"), root.path().join("uploads"));
-    let settings = |uploads: Uploads| Settings {
-        uploads,
-        ..Settings::default()
+    let settings = |uploads: Uploads| {
+        let mut settings = Settings::default();
+        settings.uploads = uploads;
+        settings
     };
     for (folder, settings, expected) in [
         (missing.as_path(), settings(Uploads::Refuse), &missing),

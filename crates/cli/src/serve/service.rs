@@ -14,7 +14,7 @@ use crate::args::{FileArgs, OriginArgs, ServerArgs};
 use crate::exit::{Exit, Failure};
 use crate::run;
 
-/// The most uploads stored at once by default: their batches stay within the 64 MiB of [`Settings::all_batches_bytes`].
+/// The most uploads stored at once by default: their batches of 8 KiB stay within the 64 MiB of all batches.
 const MOST_UPLOADS: usize = 4096;
 
 /// What the listeners serve.
@@ -99,19 +99,17 @@ fn settings(args: &FileArgs) -> Result<Settings, Failure> {
         Some(word) if word == Path::new("discard") => Uploads::Discard,
         Some(dir) => Uploads::Directory(dir.clone()),
     };
-    let mut settings = Settings {
-        uploads,
-        overwrite: args.overwrite,
-        listing: !args.no_listing,
-        error_page: error_page(args)?,
-        spa: args.spa,
-        precompressed: args.precompressed,
-        compress: args.compress,
-        max_upload_bytes: args.max_upload,
-        min_free_bytes: args.min_free,
-        hidden: args.hidden,
-        ..Settings::default()
-    };
+    let mut settings = Settings::default();
+    settings.uploads = uploads;
+    settings.overwrite = args.overwrite;
+    settings.listing = !args.no_listing;
+    settings.error_page = error_page(args)?;
+    settings.spa = args.spa;
+    settings.precompressed = args.precompressed;
+    settings.compress = args.compress;
+    settings.max_upload_bytes = args.max_upload;
+    settings.min_free_bytes = args.min_free;
+    settings.hidden = args.hidden;
     // The other half of the descriptors is for connections.
     if let Some(descriptors) = run::raise_descriptor_limit() {
         run::make_room_for_descriptors(descriptors);

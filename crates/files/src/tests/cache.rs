@@ -4,13 +4,18 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use crate::settings::Limits;
+
 use super::{Answer, Settings, Site, pattern};
 
 /// A site that keeps a file at once, however young it is.
 fn site(cache_bytes: usize) -> Site {
     Site::with(|_| Settings {
-        cache_bytes,
-        cache_after: Duration::ZERO,
+        limits: Limits {
+            cache_bytes,
+            cache_after: Duration::ZERO,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     })
 }

@@ -5,13 +5,17 @@ use std::io::Read as _;
 use std::time::{Duration, SystemTime};
 
 use super::*;
+use crate::settings::Limits;
 
 const ALL: (&str, &str) = ("accept-encoding", "gzip, deflate, br, zstd");
 
 fn precompressed(_: &Path) -> Settings {
     Settings {
         precompressed: true,
-        cache_after: Duration::ZERO,
+        limits: Limits {
+            cache_after: Duration::ZERO,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     }
 }
@@ -19,7 +23,10 @@ fn precompressed(_: &Path) -> Settings {
 fn compressing(_: &Path) -> Settings {
     Settings {
         compress: true,
-        cache_after: Duration::ZERO,
+        limits: Limits {
+            cache_after: Duration::ZERO,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     }
 }
@@ -284,7 +291,10 @@ async fn what_would_not_become_shorter_is_sent_as_it_is() {
 #[tokio::test]
 async fn so_many_responses_are_compressed_at_a_time_and_others_are_sent_as_they_are() {
     let site = Site::with(|root| Settings {
-        max_compressed: 1,
+        limits: Limits {
+            compressed: 1,
+            ..Limits::DEFAULT
+        },
         ..compressing(root)
     });
     site.write("a.txt", pattern(500_000));

@@ -8,13 +8,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http_body_util::BodyExt as _;
 
 use super::*;
+use crate::settings::Limits;
 
 /// Small limits, so that a few kilobytes take many chunks.
 fn small_chunks() -> Site {
     Site::with(|_| Settings {
-        whole_body_bytes: 100,
-        one_frame_bytes: 100,
-        chunk_bytes: 1000,
+        limits: Limits {
+            whole_body_bytes: 100,
+            one_frame_bytes: 100,
+            chunk_bytes: 1000,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     })
 }
@@ -213,16 +217,6 @@ async fn a_directory_without_an_index_is_not_found() {
         assert_eq!(answer.text(), "Not Found\n");
         assert_eq!(answer.field("content-type"), "text/plain; charset=utf-8");
     }
-}
-
-#[tokio::test]
-async fn the_name_of_the_index_is_a_setting() {
-    let site = Site::with(|_| Settings {
-        index: "home.txt".to_owned(),
-        ..Settings::default()
-    });
-    site.write("home.txt", "home");
-    assert_eq!(site.get("/").await.text(), "home");
 }
 
 #[tokio::test]

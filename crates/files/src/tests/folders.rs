@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 
+use crate::settings::Limits;
+
 use super::{Answer, Site};
 use crate::{Files, Settings, Uploads};
 
@@ -23,7 +25,10 @@ fn settings() -> Settings {
     Settings {
         listing: true,
         // Files that were made just now are cached too.
-        cache_after: std::time::Duration::ZERO,
+        limits: Limits {
+            cache_after: std::time::Duration::ZERO,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     }
 }

@@ -1,6 +1,7 @@
 //! POST of multipart/form-data: what browsers and `curl -F` send, and what others might.
 
 use crate::Uploads;
+use crate::settings::Limits;
 
 use super::uploads::until;
 use super::*;
@@ -10,7 +11,10 @@ const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=
 fn settings(root: &Path) -> Settings {
     Settings {
         uploads: Uploads::Directory(root.to_owned()),
-        upload_batch_bytes: 100,
+        limits: Limits {
+            batch_bytes: 100,
+            ..Limits::DEFAULT
+        },
         min_free_bytes: Some(0),
         ..Settings::default()
     }
@@ -166,7 +170,10 @@ async fn a_form_that_is_malformed_or_breaks_off_leaves_no_part() {
 async fn a_form_has_limits_on_its_bytes_and_its_parts() {
     let site = Site::with(|root| Settings {
         max_upload_bytes: 1_000,
-        max_form_parts: 3,
+        limits: Limits {
+            form_parts: 3,
+            ..Limits::DEFAULT
+        },
         ..settings(root)
     });
     let answer = site.submit("/", &[], &form(&[("a", &[7; 1_000])]), 100).await;
@@ -279,7 +286,10 @@ async fn the_answer_to_a_form_is_short_whatever_its_names_are_and_is_counted() {
 #[tokio::test]
 async fn a_form_beyond_the_memory_of_pages_is_answered_with_503() {
     let site = Site::with(|root| Settings {
-        all_listings_bytes: 48 * 1024,
+        limits: Limits {
+            all_listings_bytes: 48 * 1024,
+            ..Limits::DEFAULT
+        },
         ..settings(root)
     });
     let fields = [("content-type", "multipart/form-data; boundary=edge")];

@@ -9,6 +9,7 @@ use fullbore::server::PeerAddr;
 use rustix::fs::{Advice, fadvise, statfs};
 
 use super::*;
+use crate::settings::Limits;
 
 const MIB: usize = 1 << 20;
 
@@ -99,7 +100,10 @@ async fn a_file_that_becomes_shorter_before_it_is_in_memory_fails_its_body_alone
 #[tokio::test]
 async fn a_peer_has_few_jobs_at_a_time_and_all_its_answers_in_the_end() {
     let site = Site::with(|_| Settings {
-        jobs_per_peer: 2,
+        limits: Limits {
+            jobs_per_peer: 2,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     });
     site.write("a", "here");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::Uploads;
+use crate::settings::Limits;
 
 use super::*;
 
@@ -224,7 +225,10 @@ async fn head_and_conditional_requests_are_answered_as_for_files() {
 async fn of_a_large_folder_so_many_entries_are_listed() {
     let site = Site::with(|_| Settings {
         listing: true,
-        max_listed: 5,
+        limits: Limits {
+            listed: 5,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     });
     for number in 0..5 {
@@ -247,7 +251,10 @@ async fn of_a_large_folder_so_many_entries_are_listed() {
 async fn the_memory_of_listings_has_a_limit_and_comes_back() {
     let site = Site::with(|_| Settings {
         listing: true,
-        all_listings_bytes: 256 << 10,
+        limits: Limits {
+            all_listings_bytes: 256 << 10,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     });
     for number in 0..100 {
@@ -305,7 +312,10 @@ async fn the_form_is_no_deeper_than_uploads_may_go() {
         Settings {
             listing: true,
             uploads: Uploads::Directory(root.to_owned()),
-            max_upload_folders: 2,
+            limits: Limits {
+                upload_folders: 2,
+                ..Limits::DEFAULT
+            },
             min_free_bytes: Some(0),
             ..Settings::default()
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fullbore::ext::OriginTime;
 use http_body_util::Full;
 
+use crate::settings::Limits;
 use crate::{Log, LogBody, LogFormat, LogLimits, LogUser, LogWriter, PeerAddr};
 
 use super::*;
@@ -39,9 +40,12 @@ impl Logged {
 
     fn in_format(format: LogFormat) -> Logged {
         let site = Site::with(|_| Settings {
-            whole_body_bytes: 100,
-            one_frame_bytes: 100,
-            chunk_bytes: 1000,
+            limits: Limits {
+                whole_body_bytes: 100,
+                one_frame_bytes: 100,
+                chunk_bytes: 1000,
+                ..Limits::DEFAULT
+            },
             ..Settings::default()
         });
         let paper = Paper::default();

@@ -1,6 +1,7 @@
 //! Paths without a file: the page for errors, and the page of an application.
 
 use super::*;
+use crate::settings::Limits;
 
 #[tokio::test]
 async fn a_page_of_its_own_answers_404() {
@@ -41,7 +42,10 @@ async fn a_page_of_its_own_answers_404() {
 async fn an_application_answers_the_paths_that_it_makes() {
     let site = Site::with(|_| Settings {
         spa: true,
-        cache_after: std::time::Duration::ZERO,
+        limits: Limits {
+            cache_after: std::time::Duration::ZERO,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     });
     assert_eq!(

@@ -4,13 +4,17 @@ use std::fs::File;
 use std::time::{Duration, SystemTime};
 
 use super::*;
+use crate::settings::Limits;
 
 /// Both ways to a body: read whole by the opening job, and read in chunks.
 fn sites() -> [Site; 2] {
     let chunked = Settings {
-        whole_body_bytes: 0,
-        one_frame_bytes: 100,
-        chunk_bytes: 100,
+        limits: Limits {
+            whole_body_bytes: 0,
+            one_frame_bytes: 100,
+            chunk_bytes: 100,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     };
     [Site::new(), Site::with(|_| chunked)]
@@ -238,9 +242,7 @@ async fn bodies_that_nobody_reads_hold_little() {
         let request = request(Method::GET, "/long", fields, Empty::<Bytes>::new());
         held.push(site.call(request).await);
     }
-    let Settings {
-        first_chunk_bytes, ..
-    } = Settings::default();
+    let first_chunk_bytes = Limits::DEFAULT.first_chunk_bytes;
     // Bodies of several ranges begin with what is said of the first.
     assert_eq!(buffers.used(), (200 * first_chunk_bytes, 0));
     // Short chunks or long, the bodies are what was asked for.

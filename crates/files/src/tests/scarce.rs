@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::settings::Limits;
 
 /// Holds the heads of so many responses, their bodies unread.
 async fn hold(site: &Site, count: usize, path: impl Fn(usize) -> String) -> Vec<Response<ServeBody>> {
@@ -56,9 +57,12 @@ async fn a_file_that_is_not_held_may_get_another_name_but_no_other_octets() {
 #[tokio::test]
 async fn what_is_read_whole_is_bounded() {
     let site = Site::with(|_| Settings {
-        all_whole_bytes: 100_000,
-        cache_after: Duration::ZERO,
-        cache_bytes: 0,
+        limits: Limits {
+            all_whole_bytes: 100_000,
+            cache_after: Duration::ZERO,
+            cache_bytes: 0,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     });
     let content = |number: usize| pattern(30_000 + number);
@@ -69,7 +73,7 @@ async fn what_is_read_whole_is_bounded() {
     let held = hold(&site, 20, |number| format!("/f{number}")).await;
     let (chunks, whole) = buffers.used();
     assert_eq!(whole, 30_000 + 30_001 + 30_002);
-    assert_eq!(chunks, 17 * Settings::default().first_chunk_bytes);
+    assert_eq!(chunks, 17 * Settings::default().limits.first_chunk_bytes);
     for (number, response) in held.into_iter().enumerate() {
         assert!(Answer::read(response).await.body == content(number), "{number}");
     }
@@ -86,7 +90,7 @@ async fn a_file_of_one_frame_is_read_whole_though_it_was_changed_just_now() {
     assert_eq!(buffers.used(), (0, 10_000));
     drop(held);
     let held = hold(&site, 1, |_| "/longer".to_owned()).await;
-    assert_eq!(buffers.used(), (Settings::default().first_chunk_bytes, 0));
+    assert_eq!(buffers.used(), (Settings::default().limits.first_chunk_bytes, 0));
     drop(held);
     assert_eq!(buffers.used(), (0, 0));
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use crate::settings::Limits;
 use crate::upload_limits::{Space, UploadLimits};
 use crate::{PeerAddr, Uploads};
 
@@ -17,7 +18,10 @@ fn site(change: impl FnOnce(&mut Settings)) -> Site {
         let mut settings = Settings {
             uploads: Uploads::Directory(root.to_owned()),
             overwrite: true,
-            upload_flush_after: Duration::ZERO,
+            limits: Limits {
+                flush_after: Duration::ZERO,
+                ..Limits::DEFAULT
+            },
             min_free_bytes: Some(0),
             ..Settings::default()
         };
@@ -219,7 +223,7 @@ async fn an_upload_that_would_take_the_disk_below_what_stays_free_is_507_at_once
 async fn a_disk_that_fills_meanwhile_ends_an_upload_with_507_and_nothing_is_left() {
     let site = site(|settings| {
         settings.min_free_bytes = Some(10 * MIB);
-        settings.upload_batch_bytes = 100;
+        settings.limits.batch_bytes = 100;
     });
     let limits = site.limits();
     *limits.simulated.lock().unwrap() = disk(20 * MIB);
@@ -244,7 +248,7 @@ fn an_upload_that_has_come_whole_is_stored_though_its_peer_is_gone() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let site = site(|settings| settings.upload_batch_bytes = 100);
+        let site = site(|settings| settings.limits.batch_bytes = 100);
         let content = Step::Data(Bytes::from(vec![7; 150]));
         let (body, release) = Gated::new(Script::of([Step::Stall, content]));
         let stalled = Arc::clone(&body.stalled);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::Uploads;
+use crate::settings::Limits;
 
 use super::*;
 
@@ -17,8 +18,11 @@ fn site_with(overwrite: bool) -> Site {
     Site::with(|root| Settings {
         uploads: Uploads::Directory(root.to_owned()),
         overwrite,
-        upload_batch_bytes: 100,
-        upload_flush_after: Duration::ZERO,
+        limits: Limits {
+            batch_bytes: 100,
+            flush_after: Duration::ZERO,
+            ..Limits::DEFAULT
+        },
         min_free_bytes: Some(0),
         ..Settings::default()
     })
@@ -126,7 +130,10 @@ async fn what_was_stored_is_what_the_next_get_sends() {
         uploads: Uploads::Directory(root.to_owned()),
         min_free_bytes: Some(0),
         overwrite: true,
-        cache_after: Duration::ZERO,
+        limits: Limits {
+            cache_after: Duration::ZERO,
+            ..Limits::DEFAULT
+        },
         ..Settings::default()
     });
     for text in ["one", "two"].repeat(20) {
