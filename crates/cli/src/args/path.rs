@@ -1,8 +1,8 @@
-//! The options of `get`, `put` and `serve` for windows and TCP.
+//! The options of `get`, `put` and `serve` for windows and TCP. Those of TCP are for comparisons, and not in the help.
 
 use clap::Args as Options;
 use fullbore::Config;
-use fullbore::settings::{DEFAULT_MEMORY_BUDGET, MemoryBudget, Refill, TcpBuffers, WindowSize};
+use fullbore::settings::{DEFAULT_MEMORY_BUDGET, MemoryBudget, TcpBuffers, WindowSize};
 
 use crate::sizes;
 
@@ -17,26 +17,21 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "BYTES", value_parser = sizes::connection_window)]
     pub(crate) connection_window: Option<WindowSize>,
 
-    /// Send WINDOW_UPDATE when no more than this remains of a receive window [default: when a quarter is used, or a
-    /// thirty-second of a fixed window that limits the transfer]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
-    pub(crate) refill_at: Option<u32>,
-
     /// Memory for all receive windows together, such as 64MiB [default: 512MiB]
     #[arg(long, value_name = "BYTES", value_parser = sizes::budget)]
     pub(crate) budget: Option<u64>,
 
     /// Size of the kernel's TCP receive buffer (SO_RCVBUF) [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::size, hide = true)]
     pub(crate) tcp_receive_buffer: Option<u32>,
 
     /// Size of the kernel's TCP send buffer (SO_SNDBUF) [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::size, hide = true)]
     pub(crate) tcp_send_buffer: Option<u32>,
 
     /// Limit on unsent data in the kernel (TCP_NOTSENT_LOWAT, Linux); an urgent response waits behind it; 0 is no limit
     /// [default: what the path takes in 10 ms]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::unsent)]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::unsent, hide = true)]
     pub(crate) tcp_unsent: Option<u32>,
 }
 
@@ -46,10 +41,6 @@ impl PathArgs {
         config.adaptive &= self.stream_window.or(self.connection_window).is_none();
         config.stream_window = self.stream_window.unwrap_or(config.stream_window);
         config.connection_window = self.connection_window.unwrap_or(config.connection_window);
-        if let Some(bytes) = self.refill_at {
-            config.stream_refill = Refill::Remaining(bytes);
-            config.connection_refill = Refill::Remaining(bytes);
-        }
     }
 
     pub(crate) fn memory_budget(&self) -> MemoryBudget {

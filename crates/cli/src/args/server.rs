@@ -9,7 +9,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fullbore::rustls::pki_types::ServerName;
 use fullbore::server::DEFAULT_MAX_TOTAL_STREAMS;
 use fullbore_files::LogFormat;
-use fullbore_link::units;
 use http::header::{HeaderName, HeaderValue};
 
 use super::listen_address::ListenAddress;
@@ -107,10 +106,6 @@ pub(crate) struct ServerArgs {
     /// The format of the access log: fullbore's own, that of Apache, or a JSON object in each line
     #[arg(long, value_name = "FORMAT", requires = "log", default_value = "text", value_parser = log_format(), help_heading = LOG)]
     pub(crate) log_format: LogFormat,
-
-    /// Maximum size of log lines that wait to be written; further lines are dropped and counted in the log [default: 4MiB]
-    #[arg(long, value_name = "BYTES", requires = "log", value_parser = units::bytes, help_heading = LOG)]
-    pub(crate) log_buffer: Option<u64>,
 
     /// Congestion control of the TCP connections, such as bbr (Linux): how fast this side sends, above all after a loss
     /// [default: the system's]

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use fullbore::Config;
-use fullbore::settings::Refill;
 
 use super::{Args, Command, HeaderLine};
 
@@ -134,25 +133,18 @@ fn a_window_that_is_set_is_fixed_and_others_keep_their_defaults() {
             get.connection.path.configure(&mut config);
         }
         let windows = (config.stream_window.bytes(), config.connection_window.bytes());
-        (
-            windows,
-            config.adaptive,
-            config.stream_refill,
-            config.connection_refill,
-        )
+        (windows, config.adaptive)
     };
-    let (windows, adaptive, refill, _) = configured(&[]);
+    let (windows, adaptive) = configured(&[]);
     assert!(adaptive);
     assert_eq!(
         configured(&["--stream-window", "1MiB"]),
-        ((1 << 20, windows.1), false, refill, refill)
+        ((1 << 20, windows.1), false)
     );
     assert_eq!(
         configured(&["--connection-window", "1MiB"]),
-        ((windows.0, 1 << 20), false, refill, refill)
+        ((windows.0, 1 << 20), false)
     );
-    let at = Refill::Remaining(7);
-    assert_eq!(configured(&["--refill-at", "7"]), (windows, true, at, at));
 }
 
 #[test]

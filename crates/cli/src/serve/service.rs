@@ -161,11 +161,7 @@ fn log_writer(args: &ServerArgs) -> Result<Option<LogWriter>, Failure> {
     if !args.log {
         return Ok(None);
     }
-    let mut limits = LogLimits::default();
-    if let Some(bytes) = args.log_buffer {
-        limits.waiting_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    }
-    let writer = LogWriter::stdout(limits)
+    let writer = LogWriter::stdout(LogLimits::default())
         .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
     Ok(Some(writer.format(args.log_format)))
 }

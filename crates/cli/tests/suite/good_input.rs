@@ -100,8 +100,6 @@ fn windows_of_the_smallest_size_change_nothing_but_the_speed() -> TestResult {
             "16KiB",
             "--connection-window",
             "65535",
-            "--refill-at",
-            "8KiB",
             "-o",
             "a",
             &url,
