@@ -7,7 +7,6 @@
 use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -16,6 +15,7 @@ use flate2::write::GzEncoder;
 use http_body::Body;
 use tokio::runtime::Handle;
 
+use crate::budget::{Budget, Share};
 use crate::jobs::{Job, Jobs};
 use crate::peer::Peer;
 
@@ -32,8 +32,7 @@ const YIELD_BYTES: usize = 4 * 1024;
 /// The limit on bodies that are compressed at a time, and the jobs that do it.
 #[derive(Debug)]
 pub(crate) struct Compressing {
-    most: usize,
-    now: AtomicUsize,
+    slots: Arc<Budget>,
     jobs: Arc<Jobs>,
 }
 
@@ -42,6 +41,7 @@ pub(crate) struct Compressing {
 pub(crate) struct Slot {
     of: Arc<Compressing>,
     peer: Option<Peer>,
+    taken: Share,
 }
 
 /// A body, compressed.
@@ -77,32 +77,25 @@ struct Encoder {
     /// `None` before the first piece: it takes a while to make one.
     gzip: Option<GzEncoder<Vec<u8>>>,
     /// Held until the memory is free.
-    _slot: Slot,
+    _taken: Share,
 }
 
 impl Compressing {
     pub(crate) fn new(most: usize) -> Arc<Compressing> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Arc::new(Compressing {
-            most,
-            now: AtomicUsize::new(0),
+            slots: Budget::of_slots(most),
             jobs: Jobs::limited((processors / 4).max(1), (processors / 2).max(1)),
         })
     }
 
     /// `None` when all slots are taken.
     pub(crate) fn admit(self: &Arc<Self>, peer: Option<Peer>) -> Option<Slot> {
-        let slot = Slot {
+        Some(Slot {
             of: Arc::clone(self),
             peer,
-        };
-        (self.now.fetch_add(1, Ordering::Relaxed) < self.most).then_some(slot)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.of.now.fetch_sub(1, Ordering::Relaxed);
+            taken: self.slots.slot(None)?,
+        })
     }
 }
 
@@ -119,7 +112,7 @@ where
             peer: slot.peer,
             state: State::Idle(Encoder {
                 gzip: None,
-                _slot: slot,
+                _taken: slot.taken,
             }),
             runtime: Handle::current(),
         }
@@ -292,7 +285,7 @@ mod tests {
             }
             assert!(gzip.has_ended());
             assert_eq!(compressing.jobs.begun() - before, jobs);
-            assert_eq!(compressing.now.load(Ordering::Relaxed), 0);
+            assert_eq!(compressing.slots.used(), 0);
             let mut read = Vec::new();
             flate2::read::GzDecoder::new(&*sent)
                 .read_to_end(&mut read)
@@ -316,6 +309,6 @@ mod tests {
         assert!(compressing.admit(None).is_none());
         drop(held);
         assert!(compressing.admit(None).is_some());
-        assert_eq!(compressing.now.load(Ordering::Relaxed), 0);
+        assert_eq!(compressing.slots.used(), 0);
     }
 }

@@ -1,13 +1,11 @@
 //! The limits on uploads: how many are in progress, the memory of their batches, and the free space of the disk. Called
 //! by `uploads` and `writer`.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::budget::{Budget, Share};
 use crate::jobs::Jobs;
 use crate::peer::Peer;
 use crate::settings::Settings;
@@ -26,14 +24,11 @@ const LEAST_FREE_SHARE: u64 = 20;
 /// The limits that all uploads of a service share.
 #[derive(Debug)]
 pub(crate) struct UploadLimits {
-    most: usize,
+    /// One for each upload that holds memory or a descriptor.
+    slots: Arc<Budget>,
     batch_bytes: usize,
     flush_after: Duration,
     least_free: Option<u64>,
-    /// How many uploads hold memory or a descriptor; changed with `of_peer` locked.
-    in_progress: AtomicUsize,
-    /// The uploads of each known peer.
-    of_peer: Mutex<HashMap<Peer, usize>>,
     /// Locked from when an upload's preconditions are checked until it has its name.
     publishing: Mutex<()>,
     /// What writes to the disk, with the share of each peer.
@@ -41,13 +36,6 @@ pub(crate) struct UploadLimits {
     /// Replaces the answer of the file system.
     #[cfg(test)]
     pub(crate) simulated: std::sync::Mutex<Option<Space>>,
-}
-
-/// One of the uploads that may be in progress. Dropping it frees the slot.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    limits: Arc<UploadLimits>,
-    peer: Option<Peer>,
 }
 
 /// The space of a file system.
@@ -64,12 +52,10 @@ pub(crate) struct Space {
 impl UploadLimits {
     pub(crate) fn new(settings: &Settings, jobs: Arc<Jobs>) -> Arc<UploadLimits> {
         Arc::new(UploadLimits {
-            most: settings.max_uploads,
+            slots: Budget::of_slots(settings.max_uploads),
             batch_bytes: settings.limits.batch_bytes,
             flush_after: settings.limits.flush_after,
             least_free: settings.min_free_bytes,
-            in_progress: AtomicUsize::new(0),
-            of_peer: Mutex::new(HashMap::new()),
             publishing: Mutex::new(()),
             jobs,
             #[cfg(test)]
@@ -78,34 +64,13 @@ impl UploadLimits {
     }
 
     /// Admits an upload; `None` when all slots are taken, or the peer has half of them.
-    pub(crate) fn admit(self: &Arc<Self>, peer: Option<Peer>) -> Option<Slot> {
-        let mut of_peer = self.lock();
-        if !self.has_slot(&of_peer, peer) {
-            return None;
-        }
-        if let Some(peer) = peer {
-            *of_peer.entry(peer).or_default() += 1;
-        }
-        self.in_progress.fetch_add(1, Ordering::Relaxed);
-        Some(Slot {
-            limits: Arc::clone(self),
-            peer,
-        })
+    pub(crate) fn admit(&self, peer: Option<Peer>) -> Option<Share> {
+        self.slots.slot(peer)
     }
 
     /// Whether an upload of this peer would not be admitted now.
     pub(crate) fn is_full(&self, peer: Option<Peer>) -> bool {
-        !self.has_slot(&self.lock(), peer)
-    }
-
-    fn has_slot(&self, of_peer: &HashMap<Peer, usize>, peer: Option<Peer>) -> bool {
-        let of_this = peer.and_then(|peer| of_peer.get(&peer));
-        self.in_progress() < self.most && of_this.is_none_or(|&count| count < self.most.div_ceil(2))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, usize>> {
-        // No code panics while it holds the lock, so the counts are consistent.
-        self.of_peer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.admit(peer).is_none()
     }
 
     /// Waits for the turn of an upload with preconditions to be published. Blocks.
@@ -120,7 +85,7 @@ impl UploadLimits {
 
     /// How many uploads hold memory or a descriptor.
     pub(crate) fn in_progress(&self) -> usize {
-        self.in_progress.load(Ordering::Relaxed)
+        self.slots.used()
     }
 
     /// How many bytes an upload gathers before it writes them. Each upload may have two batches: one gathers while the
@@ -163,19 +128,6 @@ impl UploadLimits {
             return Some(simulated);
         }
         Space::of(destination)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut of_peer = self.limits.lock();
-        self.limits.in_progress.fetch_sub(1, Ordering::Relaxed);
-        if let Some(Entry::Occupied(mut count)) = self.peer.map(|peer| of_peer.entry(peer)) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
     }
 }
 
@@ -229,46 +181,6 @@ mod tests {
         let mut settings = Settings::default();
         change(&mut settings);
         UploadLimits::new(&settings, Jobs::new(1))
-    }
-
-    #[test]
-    fn no_more_are_admitted_than_may_be_and_each_gives_its_place_back() {
-        let limits = limits(|settings| settings.max_uploads = 2);
-        let first = limits.admit(None).unwrap();
-        let second = limits.admit(None).unwrap();
-        assert!(limits.is_full(None));
-        assert!(limits.admit(None).is_none());
-        assert_eq!(limits.in_progress(), 2);
-        drop(first);
-        assert!(!limits.is_full(None));
-        let third = limits.admit(None).unwrap();
-        assert!(limits.admit(None).is_none());
-        drop((second, third));
-        assert_eq!(limits.in_progress(), 0);
-    }
-
-    #[test]
-    fn one_address_has_half_of_the_slots_at_most() {
-        let limits = limits(|settings| settings.max_uploads = 5);
-        let at = |address: &str| Some(Peer::at(address.parse().unwrap()));
-        let mut slots = Vec::new();
-        // The addresses of a row are one host's.
-        for row in [
-            ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"],
-            ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:1::1"],
-        ] {
-            let before = slots.len();
-            slots.extend(row.iter().filter_map(|address| limits.admit(at(address))));
-            assert_eq!(slots.len() - before, (5 - before).min(3));
-            assert!(limits.is_full(at(row[0])));
-        }
-        assert!(limits.is_full(at("192.0.2.2")) && limits.is_full(None));
-        slots.pop();
-        assert!(!limits.is_full(at("192.0.2.2")) && !limits.is_full(at("2001:db8:0:1::1")));
-        assert!(limits.is_full(at("192.0.2.1")));
-        slots.clear();
-        assert_eq!(limits.in_progress(), 0);
-        assert!(limits.lock().is_empty());
     }
 
     #[test]

@@ -12,10 +12,11 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::aside::MAX_SLICES;
+use crate::budget::Share;
 use crate::destination::Destination;
 use crate::jobs::Job;
 use crate::store::{PendingFile, Published};
-use crate::upload_limits::{Slot, UploadLimits};
+use crate::upload_limits::UploadLimits;
 
 /// Why an upload cannot be stored.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ enum WriteState {
 struct Begun {
     file: Option<PendingFile>,
     /// Dropped after the file: a descriptor counts until it is closed.
-    slot: Slot,
+    slot: Share,
 }
 
 impl Writer {
