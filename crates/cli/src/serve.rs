@@ -35,7 +35,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use self::certificate::{Certificate, Hangup};
-use self::listeners::{Listener, Opening, Place, Remains};
+use self::listeners::{Listener, Opening, Place, SocketFile};
 use self::metrics::Metrics;
 use self::redirect::Redirect;
 use self::service::Sites;
@@ -155,7 +155,7 @@ async fn serve(
     let lines = Lines::new(&options, &sockets, certificate.as_deref());
     let (stop, stopped) = watch::channel(false);
     let others = Others::start(runtimes - 1, &options, &sockets.places, &sites, &stopped).await?;
-    let (servers, remains) = sockets.into_servers(&options, &sites, certificate.as_ref())?;
+    let (servers, socket_files) = sockets.into_servers(&options, &sites, certificate.as_ref())?;
     let hangup = Hangup::listen()?;
     match certificate {
         Some(certificate) => tokio::spawn(certificate.keep_current(hangup)),
@@ -168,7 +168,7 @@ async fn serve(
     });
     let served = serve_all(servers, stopped).await;
     let others = others.ended().await;
-    drop(remains);
+    drop(socket_files);
     served.and(others)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -204,15 +204,15 @@ impl Sockets {
         options: &Options,
         sites: &Sites,
         certificate: Option<&Arc<Certificate>>,
-    ) -> Result<(Vec<Serving>, Vec<Remains>), Failure> {
+    ) -> Result<(Vec<Serving>, Vec<SocketFile>), Failure> {
         let Some(places) = Arc::into_inner(self.places) else {
             return Err(Failure::new(Exit::Other, "a thread has not begun to listen"));
         };
-        let (mut servers, mut remains) = (Vec::new(), Vec::new());
+        let (mut servers, mut socket_files) = (Vec::new(), Vec::new());
         let mut add = |place: Place, builder: ServerBuilder, site: Log<Site>| {
             let name = place.name().to_owned();
-            let (listener, remaining) = place.into_listener()?;
-            remains.push(remaining);
+            let (listener, file) = place.into_listener()?;
+            socket_files.extend(file);
             servers.push(Serving::new(builder, listener, name, site)?);
             Ok::<(), Failure>(())
         };
@@ -237,7 +237,7 @@ impl Sockets {
                 add(place, builder, Log::new(Site::Metrics(Arc::clone(metrics)), None))?;
             }
         }
-        Ok((servers, remains))
+        Ok((servers, socket_files))
     }
 }
 

@@ -36,13 +36,22 @@ pub fn write_all(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
     Ok(())
 }
 
-/// [`rename`] in a folder of the file system.
+/// [`rename`] in a folder of the file system, which is opened only where a plain rename is not enough.
 ///
 /// # Errors
 /// Those of [`rename`].
-pub fn rename_in(folder: &Path, temporary: &OsStr, name: &OsStr, replace: bool) -> io::Result<bool> {
+pub fn rename_in(folder: &Path, temporary: &OsStr, name: &OsStr, replace: bool) -> io::Result<()> {
+    let (old, new) = (folder.join(temporary), folder.join(name));
+    if replace {
+        return std::fs::rename(old, new);
+    }
+    #[cfg(target_os = "linux")]
+    match rename_new(rustix::fs::CWD, &old, rustix::fs::CWD, &new) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
+        done => return done,
+    }
     let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
-    rename(&folder, temporary, &folder, name, replace)
+    rename_to_free(&folder, temporary.as_ref(), &folder, name.as_ref())
 }
 
 /// Gives a file its name; with `replace`, in place of another one. Returns whether there was one.
@@ -71,9 +80,8 @@ pub(crate) fn rename(
 /// A rename that replaces nothing does it at once. Network file systems have links instead, which fail when the name is
 /// taken. Where there are none either (FAT, some of FUSE), an empty file takes the name before the rename.
 fn rename_to_free(from: &Dir, temporary: &Path, into: &Dir, name: &Path) -> io::Result<()> {
-    let ways = [rename_new, link, claim_and_rename];
     let mut first = None;
-    for way in ways {
+    for way in WAYS {
         match way(from, temporary, into, name) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => first = first.or(Some(error)),
             done => return done,
@@ -82,15 +90,19 @@ fn rename_to_free(from: &Dir, temporary: &Path, into: &Dir, name: &Path) -> io::
     first.map_or(Ok(()), Err)
 }
 
+type Way = fn(&Dir, &Path, &Dir, &Path) -> io::Result<()>;
+
+const WAYS: &[Way] = &[
+    #[cfg(target_os = "linux")]
+    |from, old, into, new| rename_new(from, old, into, new),
+    link,
+    claim_and_rename,
+];
+
 #[cfg(target_os = "linux")]
-fn rename_new(from: &Dir, old: &Path, into: &Dir, new: &Path) -> io::Result<()> {
+fn rename_new<F: std::os::fd::AsFd>(from: F, old: &Path, into: F, new: &Path) -> io::Result<()> {
     use rustix::fs::{RenameFlags, renameat_with};
     Ok(renameat_with(from, old, into, new, RenameFlags::NOREPLACE)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn rename_new(_: &Dir, _: &Path, _: &Dir, _: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn link(from: &Dir, old: &Path, into: &Dir, new: &Path) -> io::Result<()> {
@@ -114,10 +126,7 @@ mod tests {
 
     #[test]
     fn each_way_gives_a_name_that_is_free_and_no_other() {
-        for (number, way) in [rename_new, link, claim_and_rename].into_iter().enumerate() {
-            if !cfg!(target_os = "linux") && number == 0 {
-                continue;
-            }
+        for (number, way) in WAYS.iter().enumerate() {
             let root = tempfile::tempdir().unwrap();
             let path = |name: &str| root.path().join(name);
             std::fs::create_dir(path("sub")).unwrap();

@@ -8,9 +8,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddr
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 #[cfg(unix)]
-use super::unix_socket::{self, SocketFile};
+use super::unix_socket;
+#[cfg(unix)]
+pub(super) use super::unix_socket::SocketFile;
 use crate::args::{ListenAddress, ServerArgs};
 use crate::exit::{Exit, Failure};
+
+/// There are no Unix sockets.
+#[cfg(not(unix))]
+pub(super) type SocketFile = std::convert::Infallible;
 
 /// The address without `--listen` and `--port`.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -23,8 +29,8 @@ pub(super) struct Place {
     socket: Bound,
     /// As messages name it.
     name: String,
-    #[cfg(unix)]
-    _file: Option<SocketFile>,
+    /// Removed when it is dropped.
+    file: Option<SocketFile>,
 }
 
 enum Bound {
@@ -120,27 +126,17 @@ impl Place {
         made.map_err(|error| cannot_listen(&self.name, &error))
     }
 
-    /// The listener of the first runtime, and what is left of the place: when the runtimes close their listeners, the
-    /// system accepts no more connections.
-    pub(super) fn into_listener(self) -> Result<(Listener, Remains), Failure> {
+    /// The listener of the first runtime, and the file of a Unix socket. When the runtimes close their listeners, the system
+    /// accepts no more connections.
+    pub(super) fn into_listener(self) -> Result<(Listener, Option<SocketFile>), Failure> {
         let made = match self.socket {
             Bound::Tcp(socket, _) | Bound::Shared(socket, ..) => Listener::tcp(socket),
             #[cfg(unix)]
             Bound::Unix(socket) => Listener::unix(socket),
         };
-        let remains = Remains {
-            #[cfg(unix)]
-            _file: self._file,
-        };
-        made.map(|listener| (listener, remains))
+        made.map(|listener| (listener, self.file))
             .map_err(|error| cannot_listen(&self.name, &error))
     }
-}
-
-/// What is removed at the end.
-pub(super) struct Remains {
-    #[cfg(unix)]
-    _file: Option<SocketFile>,
 }
 
 impl Listener {
@@ -174,7 +170,7 @@ fn open_one(
             Ok(vec![Place {
                 socket: Bound::Unix(socket),
                 name: address.to_string(),
-                _file: Some(file),
+                file: Some(file),
             }])
         }
         #[cfg(not(unix))]
@@ -232,8 +228,7 @@ fn open_ip(address: SocketAddr, all: &[ListenAddress], opening: Opening) -> Resu
         Ok((socket, address)) => Ok(Place {
             socket,
             name: address.to_string(),
-            #[cfg(unix)]
-            _file: None,
+            file: None,
         }),
         Err(error) if is_missing(&error) => Err(CannotOpen::Missing(cannot_listen(&name, &error))),
         Err(error) => Err(CannotOpen::Other(cannot_listen(&name, &error))),
@@ -317,7 +312,7 @@ fn passed_place(passed: &mut listenfd::ListenFd, index: usize) -> io::Result<Opt
     Ok(Some(Place {
         socket,
         name,
-        _file: None,
+        file: None,
     }))
 }
 

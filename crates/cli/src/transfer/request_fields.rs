@@ -30,7 +30,7 @@ pub(crate) struct RequestFields {
     everywhere: bool,
     netrc: Option<Netrc>,
     origins: Mutex<HashSet<Origin>>,
-    noted: AtomicBool,
+    told_of_withheld: AtomicBool,
 }
 
 impl RequestFields {
@@ -70,7 +70,7 @@ impl RequestFields {
             everywhere: args.location_trusted,
             netrc,
             origins: Mutex::new(origins.collect()),
-            noted: AtomicBool::new(false),
+            told_of_withheld: AtomicBool::new(false),
         })
     }
 
@@ -140,7 +140,7 @@ impl RequestFields {
 
     /// A note for the first URL that does not get the fields.
     pub(crate) fn note(&self, url: &Url) -> Option<String> {
-        if self.may_know(url) || self.noted.swap(true, Ordering::Relaxed) {
+        if self.may_know(url) || self.told_of_withheld.swap(true, Ordering::Relaxed) {
             return None;
         }
         Some(format!(

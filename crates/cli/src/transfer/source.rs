@@ -187,12 +187,12 @@ struct Seen {
 
 /// A body that is decoded.
 pub(crate) struct Decoded {
-    stage: Stage,
+    state: DecodedState,
     coding: Coding,
     seen: Arc<Seen>,
 }
 
-enum Stage {
+enum DecodedState {
     /// Nothing has arrived, or other decoders have the memory.
     Waiting(Box<BodyReader>, PermitFuture),
     Decoding(Decoder),
@@ -212,7 +212,7 @@ impl Decoded {
         };
         let room = Arc::clone(&decoders.0).acquire_many_owned(coding.memory_kib());
         Self {
-            stage: Stage::Waiting(Box::new(body), Box::pin(room)),
+            state: DecodedState::Waiting(Box::new(body), Box::pin(room)),
             coding,
             seen,
         }
@@ -221,9 +221,9 @@ impl Decoded {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
         let coding = self.coding;
         loop {
-            let read = match &mut self.stage {
-                Stage::Ended => return Poll::Ready(None),
-                Stage::Waiting(body, room) => {
+            let read = match &mut self.state {
+                DecodedState::Ended => return Poll::Ready(None),
+                DecodedState::Waiting(body, room) => {
                     // A body of which nothing comes takes no memory from others.
                     match ready!(Pin::new(&mut **body).poll_fill_buf(cx)) {
                         Ok(octets) if coding == Coding::Brotli && has_large_window(octets) => {
@@ -235,18 +235,18 @@ impl Decoded {
                     }
                     // The semaphore is never closed.
                     let room = ready!(room.as_mut().poll(cx)).ok();
-                    let Stage::Waiting(body, _) = std::mem::replace(&mut self.stage, Stage::Ended) else {
+                    let DecodedState::Waiting(body, _) = std::mem::replace(&mut self.state, DecodedState::Ended) else {
                         return Poll::Ready(None);
                     };
-                    self.stage = Stage::Decoding(Decoder::new(*body, coding, room));
+                    self.state = DecodedState::Decoding(Decoder::new(*body, coding, room));
                     continue;
                 }
-                Stage::Decoding(decoder) => ready!(decoder.poll_read(cx)),
+                DecodedState::Decoding(decoder) => ready!(decoder.poll_read(cx)),
             };
             return Poll::Ready(match read {
                 Ok(chunk) if chunk.is_empty() => {
                     // What it needed is for others now.
-                    self.stage = Stage::Ended;
+                    self.state = DecodedState::Ended;
                     None
                 }
                 Ok(chunk) => Some(Ok(chunk)),
