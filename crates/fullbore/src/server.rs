@@ -11,6 +11,7 @@ mod exchange;
 #[cfg(feature = "tls")]
 mod handshakes;
 mod http1;
+mod http_service;
 mod informational;
 mod listener;
 mod local;
@@ -31,6 +32,7 @@ pub use self::auto::{ServeConnectionAuto, serve_connection_auto};
 pub use self::builder::ServerBuilder;
 pub use self::connection::{ServeConnection, serve_connection};
 pub use self::exchange::SendDeadline;
+pub use self::http_service::HttpService;
 pub use self::informational::Informational;
 pub use self::listener::Server;
 pub use self::local::{ServeConnectionLocal, serve_connection_local};

@@ -13,21 +13,18 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fullbore_proto::{Config, ErrorCode};
-use http::{Request, Response, Version};
-use http_body::Body;
+use http::Version;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
-use tower_service::Service;
 
 use super::admission::Permit;
 use super::connection::{ServeConnection, serve_connection};
+use super::http_service::HttpService;
 use super::http1::{Http1, serve_http1};
 use super::peer::{Ended, OnEnd};
 use crate::alarm::{Alarm, Alarms};
-use crate::body::Incoming;
-use crate::error::{BoxError, Error};
-use crate::file::Chunk;
+use crate::error::Error;
 use crate::settings::HttpVersions;
 use crate::tcp::TcpBelow;
 
@@ -65,19 +62,14 @@ const FIRST_READ: usize = 8 << 10;
 /// # Ok::<_, std::io::Error>(()) })?;
 /// # Ok::<_, std::io::Error>(())
 /// ```
-pub fn serve_connection_auto<T, S, B>(
+pub fn serve_connection_auto<T, S>(
     io: T,
     service: S,
     config: impl Into<Arc<Config>>,
 ) -> ServeConnectionAuto<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     ServeConnectionAuto {
         stage: Stage::Undecided(Box::new(Undecided {
@@ -144,15 +136,10 @@ enum Shutdown {
     Begun,
 }
 
-impl<T, S, B> ServeConnectionAuto<T, S>
+impl<T, S> ServeConnectionAuto<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     /// Serves only these versions. A connection of one version uses it from the first octet. Call it before the future is
     /// polled.
@@ -279,15 +266,10 @@ where
     }
 }
 
-impl<T, S, B> Undecided<T, S>
+impl<T, S> Undecided<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     /// The version of the connection; `None` when the peer has closed it or says nothing.
     fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<HttpVersions>, Error>> {
@@ -364,15 +346,10 @@ fn no_tcp<T>(_: &T) -> Option<&TcpStream> {
     None
 }
 
-impl<T, S, B> Future for ServeConnectionAuto<T, S>
+impl<T, S> Future for ServeConnectionAuto<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     type Output = Result<(), Error>;
 

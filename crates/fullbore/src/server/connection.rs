@@ -9,18 +9,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::{Config, ErrorCode, Report};
-use http::{Request, Response};
-use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower_service::Service;
 
 use super::admission::Permit;
 use super::exchange::Handlers;
-use crate::body::Incoming;
+use super::http_service::HttpService;
 use crate::cell::Mailbox;
 use crate::driver::Driver;
-use crate::error::{BoxError, Error};
-use crate::file::Chunk;
+use crate::error::Error;
 use crate::tcp::TcpBelow;
 
 /// Serves one connection over `io`, which uses HTTP/2 from the first byte. The future does the work and ends with the
@@ -51,15 +47,10 @@ use crate::tcp::TcpBelow;
 /// let config = config_for("192.0.2.1".parse().unwrap());
 /// assert_eq!(config.share.as_ref().unwrap().leased_streams(), 0);
 /// ```
-pub fn serve_connection<T, S, B>(io: T, service: S, config: impl Into<Arc<Config>>) -> ServeConnection<T, S>
+pub fn serve_connection<T, S>(io: T, service: S, config: impl Into<Arc<Config>>) -> ServeConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     let mailbox = Mailbox::new();
     ServeConnection {
@@ -134,15 +125,10 @@ where
     }
 }
 
-impl<T, S, B> ServeConnection<T, S>
+impl<T, S> ServeConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     /// Records the state of the connection in its permit.
     pub(super) fn record(&mut self, permit: &mut Permit) {
@@ -176,15 +162,10 @@ impl<T, S> ServeConnection<T, S> {
     }
 }
 
-impl<T, S, B> Future for ServeConnection<T, S>
+impl<T, S> Future for ServeConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     type Output = Result<(), Error>;
 

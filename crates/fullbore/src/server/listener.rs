@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use fullbore_proto::Config;
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
-use http_body::Body;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, ToSocketAddrs};
 #[cfg(feature = "tls")]
@@ -24,13 +22,12 @@ use super::auto::Prepare;
 use super::builder::ServerBuilder;
 #[cfg(feature = "tls")]
 use super::handshakes::InTurn;
+use super::http_service::HttpService;
 use super::memory::most_memory;
 use super::peer::{Accepted, Added, OnConnect, WithPeer};
 use super::serving::serve;
 use crate::alarm::{Alarm, Alarms};
-use crate::body::Incoming;
 use crate::error::{BoxError, Error};
-use crate::file::Chunk;
 #[cfg(feature = "tls")]
 use crate::linger::Linger;
 #[cfg(feature = "tls")]
@@ -167,14 +164,9 @@ impl<L: Listener> Server<L> {
     /// # Errors
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) when requests were still in progress after
     /// [`ServerBuilder::drain_timeout`].
-    pub async fn serve<S, B>(self, service: S) -> Result<(), Error>
+    pub async fn serve<S>(self, service: S) -> Result<(), Error>
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
-        B: Body + Send + 'static,
-        B::Data: Into<Chunk> + Send,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         self.serve_made(move |_| Made::Ready(service.clone())).await
     }
@@ -200,17 +192,12 @@ impl<L: Listener> Server<L> {
     ///
     /// # Errors
     /// As [`Self::serve`].
-    pub async fn serve_make_service<M, S, B>(self, make: M) -> Result<(), Error>
+    pub async fn serve_make_service<M, S>(self, make: M) -> Result<(), Error>
     where
         M: Service<L::Address, Response = S> + Clone + Send + 'static,
         M::Error: Into<BoxError>,
         M::Future: Send,
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
-        B: Body + Send + 'static,
-        B::Data: Into<Chunk> + Send,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         self.serve_made(move |address: &L::Address| {
             let (mut make, address) = (make.clone(), address.clone());
@@ -222,14 +209,9 @@ impl<L: Listener> Server<L> {
         .await
     }
 
-    async fn serve_made<S, B>(mut self, make: impl Fn(&L::Address) -> Made<S>) -> Result<(), Error>
+    async fn serve_made<S>(mut self, make: impl Fn(&L::Address) -> Made<S>) -> Result<(), Error>
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
-        B: Body + Send + 'static,
-        B::Data: Into<Chunk> + Send,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         let config = Arc::new(self.settings.options.config.clone());
         let limits = self.limits.clone();
@@ -305,7 +287,7 @@ impl<L: Listener> Server<L> {
 
     /// Starts the task of one connection. The connection has a box of its own: otherwise the task reserves memory for
     /// it twice.
-    fn start<S, B>(
+    fn start<S>(
         &self,
         tracker: &TaskTracker,
         io: L::Io,
@@ -313,12 +295,7 @@ impl<L: Listener> Server<L> {
         permit: Permit,
         alarms: Option<Alarms>,
     ) where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
-        B: Body + Send + 'static,
-        B::Data: Into<Chunk> + Send,
-        B::Error: Into<BoxError>,
+        S: HttpService,
     {
         if let Some(stream) = L::tcp(&io) {
             self.settings.options.tcp_buffers.apply(stream);

@@ -8,17 +8,13 @@ use std::time::Duration;
 
 use fullbore_proto::ErrorCode;
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
-use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower_service::Service;
 
 use super::admission::{Permit, Told};
 use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
+use super::http_service::HttpService;
 use super::peer::OnEnd;
-use crate::body::Incoming;
-use crate::error::{BoxError, Error};
-use crate::file::Chunk;
+use crate::error::Error;
 use crate::settings::HttpVersions;
 
 /// How long an evicted connection may take to send its GOAWAY.
@@ -33,7 +29,7 @@ const SCARCE: &str =
 pub(super) type End = Box<(OnEnd, Option<SocketAddr>)>;
 
 /// Serves a transport that was accepted, until its connection ends, also when the server shuts down or evicts it.
-pub(super) fn serve<T, S, B>(
+pub(super) fn serve<T, S>(
     io: T,
     service: S,
     versions: HttpVersions,
@@ -43,12 +39,7 @@ pub(super) fn serve<T, S, B>(
 ) -> impl Future<Output = ()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     let connection = serve_connection_auto(io, service, permit.config());
     let connection = connection.http_versions(versions).preparing(prepare);
@@ -90,15 +81,10 @@ enum Phase<T, S> {
     Over,
 }
 
-impl<T, S, B> Serving<T, S>
+impl<T, S> Serving<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     /// Runs the connection until it is no longer served.
     fn poll_served(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
@@ -164,15 +150,10 @@ where
     }
 }
 
-impl<T, S, B> Future for Serving<T, S>
+impl<T, S> Future for Serving<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     type Output = ();
 

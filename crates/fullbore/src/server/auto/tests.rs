@@ -3,6 +3,7 @@
 use bytes::Buf;
 use fullbore_testing::frames;
 use fullbore_testing::peer::Peer;
+use http::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};

@@ -8,22 +8,19 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use fullbore_proto::{Config, Report, Seen, Stall};
-use http::{Request, Response, StatusCode};
-use http_body::Body;
+use http::StatusCode;
 use hyper::server::conn::http1::{Builder, UpgradeableConnection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use tower_service::Service;
 
 use super::limits::{Expired, Limits};
 use super::service::Http1Service;
 use crate::alarm::Alarms;
-use crate::body::Incoming;
-use crate::error::{BoxError, Error, ErrorKind};
-use crate::file::Chunk;
+use crate::error::{Error, ErrorKind};
 use crate::http1::{Exchange, HyperIo, Record, Traffic, Transport, WRITE_TURN};
 use crate::linger::Linger;
+use crate::server::http_service::HttpService;
 use crate::tcp::TcpBelow;
 
 /// What is read at once.
@@ -77,7 +74,7 @@ pub(in crate::server) struct Usage {
 }
 
 /// Serves HTTP/1.1 on a transport from which `read` was read before. `alarms` are those of the server, if it has any.
-pub(in crate::server) fn serve_http1<T, S, B>(
+pub(in crate::server) fn serve_http1<T, S>(
     io: T,
     read: Bytes,
     service: S,
@@ -87,12 +84,7 @@ pub(in crate::server) fn serve_http1<T, S, B>(
 ) -> Box<dyn Http1>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     let head = usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX);
     let (transport, mut io) = Transport::new(io, read, head.min(NOTED));
@@ -198,15 +190,10 @@ fn seen(request: Exchange, traffic: Traffic, sent: u64) -> Seen {
     }
 }
 
-impl<T, S, B> Http1 for Http1Connection<T, Hyper<T, S>>
+impl<T, S> Http1 for Http1Connection<T, Hyper<T, S>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {
@@ -267,15 +254,10 @@ where
     }
 }
 
-impl<T, S, B> Http1Connection<T, Hyper<T, S>>
+impl<T, S> Http1Connection<T, Hyper<T, S>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
+    S: HttpService,
 {
     /// Runs hyper until it is done or a limit is exceeded.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<End> {
