@@ -235,7 +235,9 @@ impl Decoded {
                     }
                     // The semaphore is never closed.
                     let room = ready!(room.as_mut().poll(cx)).ok();
-                    let DecodedState::Waiting(body, _) = std::mem::replace(&mut self.state, DecodedState::Ended) else {
+                    let DecodedState::Waiting(body, _) =
+                        std::mem::replace(&mut self.state, DecodedState::Ended)
+                    else {
                         return Poll::Ready(None);
                     };
                     self.state = DecodedState::Decoding(Decoder::new(*body, coding, room));

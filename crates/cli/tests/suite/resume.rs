@@ -237,6 +237,33 @@ fn the_next_run_goes_on_where_one_was_killed() -> TestResult {
     holds(folder.path(), &body(1))
 }
 
+#[cfg(unix)]
+#[test]
+fn two_runs_for_one_file_that_are_killed_leave_a_part_each_and_the_next_run_needs_one() -> TestResult {
+    let server = by_halves(Then::Go)?;
+    let folder = tempfile::tempdir()?;
+    let get = || {
+        let mut get = program(folder.path());
+        get.args(["get", "-o", "out", &server.url()]);
+        get
+    };
+    let mut runs = Vec::new();
+    for part in ["out.part", "out.2.part"] {
+        runs.push(get().stderr(Stdio::null()).spawn()?);
+        until("the half is written", || {
+            let part = std::fs::metadata(folder.path().join(part));
+            Ok(part.is_ok_and(|part| part.len() == HALF as u64))
+        })?;
+    }
+    for mut run in runs {
+        run.kill()?;
+        run.wait()?;
+    }
+    crate::support::ended(&mut get())?.succeeded();
+    assert_eq!(server.asked(), 4, "the rest was asked for");
+    holds(folder.path(), &body(1))
+}
+
 #[test]
 fn a_body_that_lacks_nothing_but_its_end_is_had_again() -> TestResult {
     let server = Server::start(|number, asked| match number {
