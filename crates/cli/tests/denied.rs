@@ -160,9 +160,9 @@ mod linux {
         let broken = get()?;
         let is_kept = broken.stderr.contains("the next run resumes it");
         let left = super::support::names(folder.path())?;
-        // Without locks two runs could write to one part.
-        let expected = usize::from(names != "flock");
-        if broken.code != Some(10) || left.len() != expected || is_kept != (expected == 1) {
+        // A part and its record. Without locks two runs could write to one part.
+        let expected = 2 * usize::from(names != "flock");
+        if broken.code != Some(10) || left.len() != expected || is_kept != (expected > 0) {
             return Err(format!("{broken:?} left {left:?}").into());
         }
         let ended = get()?;

@@ -237,11 +237,11 @@ impl Parts {
     /// Removes what earlier runs have left of this file's older versions, once it is complete.
     pub(super) fn remove_older(&self, path: &Path, key: &PartKey) {
         let is_older = |record: &Record| is_url(record, key);
-        for name in self.seen_of(path, |parts| {
-            names(path)
-                .filter(|name| parts.contains(&file_name(name)))
-                .collect()
-        }) {
+        let seen = self.seen_of(path, |parts| {
+            let seen = names(path).filter(|name| parts.contains(&file_name(name)));
+            seen.collect()
+        });
+        for name in seen {
             self.remove_if(&name, is_older);
         }
     }
@@ -297,11 +297,10 @@ impl Parts {
             // A run was killed before it had written the record, or the first byte.
             None => file.metadata().is_ok_and(|found| found.len() == 0),
         };
-        is_removed && std::fs::remove_file(name).is_ok() && {
-            if Record::load(&record_name(name)).is_some() {
-                let _ = std::fs::remove_file(record_name(name));
-            }
-            true
+        // Whenever this is killed, what is left is worthless. Behind the part, the record could be another run's.
+        is_removed && file.set_len(0).is_ok() && {
+            remove_record(&record_name(name));
+            std::fs::remove_file(name).is_ok()
         }
     }
 
@@ -338,6 +337,10 @@ impl Parts {
     ) -> Option<(File, Temporary)> {
         let found = file.metadata().ok()?;
         let record = record_name(&name);
+        if found.len() == 0 {
+            // A new file, since a run that has just completed the part before may be about to remove its record.
+            remove_record(&record);
+        }
         let written = Record::of(key, &file, Some(&self.boot)).write(&record);
         let Ok(identity) = written.and_then(|record| Identity::of(&record)) else {
             if found.len() == 0 {
@@ -385,6 +388,13 @@ fn record_name(part: &Path) -> PathBuf {
     part.with_file_name(format!("{}{RECORD}", file_name(part)))
 }
 
+/// Removes what is a record.
+fn remove_record(path: &Path) {
+    if Record::load(path).is_some() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 fn file_name(path: &Path) -> String {
     path.file_name()
         .unwrap_or_default()
@@ -422,8 +432,8 @@ fn parts_in(folder: &Path) -> BTreeSet<String> {
     for record in records {
         let part = record.strip_suffix(RECORD).unwrap_or_default();
         let is_alone = !parts.contains(part) && std::fs::symlink_metadata(folder.join(part)).is_err();
-        if is_alone && Record::load(&folder.join(&record)).is_some() {
-            let _ = std::fs::remove_file(folder.join(record));
+        if is_alone {
+            remove_record(&folder.join(&record));
         }
     }
     parts
