@@ -21,10 +21,11 @@ pub(crate) fn code(reason: Reason) -> ErrorCode {
 pub(crate) fn debug_data(error: &ConnectionError) -> &'static str {
     match error.exceeded() {
         Some(PeerLimit::PeerResets) => "too_many_resets",
-        Some(PeerLimit::ProvokedResets | PeerLimit::RefusedStreams) => "too_many_internal_resets",
+        Some(PeerLimit::ProvokedResets | PeerLimit::RefusedStreams | PeerLimit::HeaderListSize) => {
+            "too_many_internal_resets"
+        }
         Some(PeerLimit::EmptyData) => "too_many_data_frames",
         Some(PeerLimit::Continuations) => "too_many_continuations",
-        Some(PeerLimit::HeaderListSize) => "header_list_way_too_large",
         _ => "",
     }
 }

@@ -415,12 +415,9 @@ impl Builder {
         self
     }
 
-    /// How many streams that this side has reset are remembered, each for a second unless [`Self::reset_stream_duration`] says
-    /// otherwise. Frames on them are ignored. Frames on other closed streams are answered with RST_STREAM (STREAM_CLOSED),
-    /// and HEADERS on them end the connection. Default, while neither is set: the last 1,024 of any age, and frames on older
-    /// ones are ignored too.
+    /// Accepted without effect: the last 1,024 resets are remembered, and frames on streams that were reset before are ignored too.
     pub fn max_concurrent_reset_streams(&mut self, max: usize) -> &mut Self {
-        self.settings.max_reset_streams = Some(max);
+        let _ = max;
         self
     }
 
@@ -446,10 +443,9 @@ impl Builder {
         self
     }
 
-    /// How long streams that this side has reset are remembered: see [`Self::max_concurrent_reset_streams`], which is 50 then
-    /// unless it is set.
+    /// Accepted without effect: see [`Self::max_concurrent_reset_streams`].
     pub fn reset_stream_duration(&mut self, dur: Duration) -> &mut Self {
-        self.settings.reset_duration = Some(dur);
+        let _ = dur;
         self
     }
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use fullbore_proto::{
-    Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, ResetMemory, Role,
-    StreamId, WindowSize,
+    Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, Role, StreamId, WindowSize,
 };
 
 use crate::{reason, windows};
@@ -20,15 +19,6 @@ const DEFAULT_SEND_BUFFER: usize = 400 << 10;
 
 /// The stream errors of a peer that a connection survives, if the builder sets no number.
 const DEFAULT_ERROR_RESETS: usize = 1_024;
-
-/// The streams that were reset and are remembered, if the builder sets only how long.
-const DEFAULT_RESET_STREAMS: usize = 50;
-
-/// How long a stream that was reset is remembered, if the builder sets only how many.
-const DEFAULT_RESET_DURATION: Duration = Duration::from_secs(1);
-
-/// A header list of more than so many times the limit ends the connection.
-const MAX_HEADER_EXCESS: u32 = 4;
 
 /// What SETTINGS_MAX_FRAME_SIZE may be (RFC 9113 section 6.5.2).
 const FRAME_SIZES: core::ops::RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
@@ -50,8 +40,6 @@ pub(crate) struct Settings {
     pub(crate) initial_max_send_streams: usize,
     pub(crate) max_send_buffer_size: usize,
     pub(crate) max_error_resets: Option<usize>,
-    pub(crate) max_reset_streams: Option<usize>,
-    pub(crate) reset_duration: Option<Duration>,
     pub(crate) enable_connect_protocol: bool,
     pub(crate) enable_push: bool,
     pub(crate) first_stream: StreamId,
@@ -69,8 +57,6 @@ impl Default for Settings {
             initial_max_send_streams: usize::MAX,
             max_send_buffer_size: DEFAULT_SEND_BUFFER,
             max_error_resets: Some(DEFAULT_ERROR_RESETS),
-            max_reset_streams: None,
-            reset_duration: None,
             enable_connect_protocol: false,
             enable_push: true,
             first_stream: StreamId::FIRST_CLIENT,
@@ -171,8 +157,6 @@ impl Settings {
             config.huffman_if_equal = true;
         }
         self.limit_headers(&mut config);
-        config.reset_memory = self.reset_memory();
-        config.reset_ended_streams = true;
         config.provoked_resets = match self.max_error_resets {
             Some(most) => Limit::new(u32::try_from(most).unwrap_or(u32::MAX), 0),
             None => Limit::new(u32::MAX, u32::MAX),
@@ -223,21 +207,12 @@ impl Settings {
         set.map(|(identifier, _)| identifier).collect()
     }
 
-    /// What the builder sets of the streams that were reset. Otherwise the engine remembers as many as it can.
-    fn reset_memory(&self) -> Option<ResetMemory> {
-        (self.max_reset_streams.is_some() || self.reset_duration.is_some()).then(|| ResetMemory {
-            streams: self.max_reset_streams.unwrap_or(DEFAULT_RESET_STREAMS),
-            duration: self.reset_duration.unwrap_or(DEFAULT_RESET_DURATION),
-        })
-    }
-
     /// Header lists up to what is set, in blocks that are no longer than that and in as many frames as they need.
     fn limit_headers(&self, config: &mut Config) {
         let list = self.max_header_list_size.unwrap_or(DEFAULT_HEADER_LIST);
         let bytes = list as usize;
         config.max_header_list_size = list;
         config.max_header_fields = 20_000;
-        config.max_header_excess = Some(MAX_HEADER_EXCESS);
         config.max_header_block = config.max_header_block.max(bytes);
         config.max_header_memory = config.max_header_memory.max(2 * bytes);
         let frames = list / config.max_frame_size.max(16_384);

@@ -58,14 +58,6 @@ pub struct Config {
     pub connection_refill: Refill,
     /// The streams that the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). Default: 10,000.
     pub max_concurrent_streams: u32,
-    /// The streams that this endpoint has reset and remembers: frames on them are ignored, because they may have crossed the
-    /// reset. Default: none; the last 1,024 are remembered, and frames on older streams are ignored too. With a value, a frame
-    /// on a stream that it does not cover is answered with RST_STREAM (STREAM_CLOSED), and HEADERS end the connection of a
-    /// server.
-    pub reset_memory: Option<ResetMemory>,
-    /// Whether HEADERS on a stream that has ended, or that a client has skipped ([`Self::first_stream`]), reset the stream
-    /// with STREAM_CLOSED. Default: off; they end the connection, as RFC 9113 section 5.1 allows. Servers ignore it.
-    pub reset_ended_streams: bool,
     /// How far open streams and reset streams that are not released may together exceed
     /// [`Self::max_concurrent_streams`]. Default: 100. RFC 9113 section 5.1.2 does not count closed streams, so a
     /// client may cancel requests and send others at once, while the handlers take a moment to end. Beyond the limit
@@ -83,9 +75,6 @@ pub struct Config {
     /// The most fields in a field section, cookie crumbs included. Default: 1,000. A request with more is answered
     /// with 431.
     pub max_header_fields: u32,
-    /// A field section that is more than so many times as large as [`Self::max_header_list_size`] ends the connection with
-    /// ENHANCE_YOUR_CALM. Default: none; each time counts against [`Self::provoked_resets`].
-    pub max_header_excess: Option<u32>,
     /// The largest encoded header block that is accepted, in bytes. Default: 128 KiB. A larger one ends the
     /// connection.
     pub max_header_block: usize,
@@ -241,15 +230,6 @@ pub struct FirstWindows {
     pub connection: WindowSize,
 }
 
-/// Which of the streams that this endpoint has reset it remembers: see [`Config::reset_memory`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResetMemory {
-    /// The most streams; values above 65,536 count as 65,536. While there are as many, later ones are not remembered.
-    pub streams: usize,
-    /// How long each is remembered.
-    pub duration: Duration,
-}
-
 /// When a peer that has said nothing is asked by PING whether it is still there.
 ///
 /// ```
@@ -303,14 +283,11 @@ impl Default for Config {
             stream_refill: Refill::default(),
             connection_refill: Refill::default(),
             max_concurrent_streams: 10_000,
-            reset_memory: None,
-            reset_ended_streams: false,
             reset_stream_grace: 100,
             max_frame_size: 16_384,
             send_frame_size: 16_384,
             max_header_list_size: 64 << 10,
             max_header_fields: 1_000,
-            max_header_excess: None,
             max_header_block: 128 << 10,
             max_continuations: 32,
             header_table_size: 4_096,

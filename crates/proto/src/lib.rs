@@ -96,7 +96,7 @@ mod verdict;
 mod watched;
 
 pub use self::cause::Cause;
-pub use self::config::{Config, FirstWindows, KeepAlive, ResetMemory};
+pub use self::config::{Config, FirstWindows, KeepAlive};
 pub use self::connection::Connection;
 pub use self::direction::Direction;
 pub use self::error::{

@@ -6,7 +6,7 @@ use super::Connection;
 use super::flow_control::FlowControl;
 use super::ledgers::Ledgers;
 use super::streams::{AfterEnd, Entry, Reset};
-use crate::error::{ConnectionError, ErrorCode, Side, StreamError, StreamErrorKind, UsageError};
+use crate::error::{ErrorCode, Side, StreamError, StreamErrorKind, UsageError};
 use crate::event::{Event, Events};
 use crate::id::{Key, StreamId};
 use crate::role::Role;
@@ -140,15 +140,6 @@ impl Connection {
         self.close_found(key, error);
     }
 
-    /// Resets a closed stream again, because a frame on it came too late.
-    #[cold]
-    pub(super) fn reset_closed(&mut self, id: StreamId, detail: &'static str) -> Result<(), ConnectionError> {
-        self.guards.late_frame(self.now)?;
-        self.writer.owe_reset();
-        self.reset_with(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail));
-        Ok(())
-    }
-
     /// Closes a stream by a reset of either side, and frees what it held.
     pub(super) fn close_with(&mut self, error: StreamError) {
         self.store_fresh(error.stream);
@@ -162,9 +153,7 @@ impl Connection {
             Some(key) => {
                 self.close_if(key, error, |_| true);
             }
-            None => self
-                .streams
-                .remember_reset(error.stream, error.by, &self.config, self.now),
+            None => self.streams.remember_reset(error.stream, error.by),
         }
     }
 
@@ -208,7 +197,7 @@ impl Connection {
     }
 
     fn after_reset(&mut self, reset: Reset, error: StreamError) {
-        match self.streams.finish_reset(reset, &error, &self.config, self.now) {
+        match self.streams.finish_reset(reset, &error) {
             true => self.return_unused_leases(),
             false => {
                 self.events.push(Event::Reset(error));

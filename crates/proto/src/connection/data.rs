@@ -60,32 +60,7 @@ impl Connection {
         };
         // Padding is consumed on arrival, the payload when it is read or discarded.
         self.flow.consume(framing as u64);
-        match key {
-            Some(_) => self.step_data(data, input),
-            None => self.discard_data(stream, data, input),
-        }
-    }
-
-    /// DATA that nobody will read.
-    #[cold]
-    fn discard_data(
-        &mut self,
-        id: StreamId,
-        data: DataFrame,
-        input: &mut Bytes,
-    ) -> Result<(), ConnectionError> {
-        self.step_data(data, input)?;
-        let is_forgotten = self.config.reset_memory.is_some()
-            && self.streams.find(id).is_none()
-            && self.streams.closed_by(id, &self.config, self.now) == ClosedBy::Forgotten;
-        if !is_forgotten {
-            return Ok(());
-        }
-        // The reset would hide for the peer that its credit is back.
-        if self.flow.refill_due(true) {
-            self.refill_connection();
-        }
-        self.reset_closed(id, "DATA on a stream that was closed long ago")
+        self.step_data(data, input)
     }
 
     /// The stream that receives the DATA. None if it is to be discarded silently.
@@ -99,8 +74,8 @@ impl Connection {
         let grace = self.settings.window_grace();
         self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
-            return match self.streams.closed_by(id, &self.config, self.now) {
-                ClosedBy::Reset(Side::Local) | ClosedBy::Unknown | ClosedBy::Forgotten => Ok(None),
+            return match self.streams.closed_by(id) {
+                ClosedBy::Reset(Side::Local) | ClosedBy::Unknown => Ok(None),
                 ClosedBy::Reset(Side::Peer) => {
                     let detail = "DATA on a stream that the peer had reset";
                     Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into())

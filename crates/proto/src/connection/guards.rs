@@ -58,15 +58,6 @@ impl Guards {
             .charge(now, PeerLimit::RefusedStreams, reason)
     }
 
-    /// A frame on a closed stream, which is reset again.
-    pub(super) fn late_frame(&mut self, now: Time) -> Verdict {
-        self.refused_streams.charge(
-            now,
-            PeerLimit::RefusedStreams,
-            "too many frames on closed streams",
-        )
-    }
-
     /// A stream error that the peer caused.
     pub(super) fn provoked_reset(&mut self, now: Time) -> Verdict {
         self.provoked_resets.charge(

@@ -7,7 +7,7 @@ use super::data::end_receiving;
 use super::reader::BlockHeader;
 use super::repeats::Received;
 use super::streams::ClosedBy;
-use crate::error::{ConnectionError, ErrorCode, Fault, PeerLimit, Side, StreamError};
+use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{Continuation, Headers};
 use crate::hpack::FieldName;
@@ -83,16 +83,8 @@ impl Connection {
         if self.streams.is_unopened(id) {
             return Err(headers_on_idle(id).into());
         }
-        match self.streams.closed_by(id, &self.config, self.now) {
+        match self.streams.closed_by(id) {
             ClosedBy::Reset(Side::Local) | ClosedBy::Unknown => Ok(self.guards.refused_block(self.now)?),
-            ClosedBy::Forgotten if self.role == Role::Server => {
-                let error = "HEADERS on a stream that was closed long ago";
-                Err(ConnectionError::protocol(error).on(id).into())
-            }
-            ClosedBy::Forgotten => {
-                let detail = "HEADERS on a stream that was reset long ago";
-                Ok(self.reset_closed(id, detail)?)
-            }
             ClosedBy::Reset(Side::Peer) => {
                 let detail = "HEADERS on a stream that the peer had reset";
                 Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into())
@@ -101,18 +93,7 @@ impl Connection {
                 let error = "HEADERS on a stream below one that the client opened before";
                 Err(ConnectionError::protocol(error).on(id).into())
             }
-            ClosedBy::EndStream => self.on_ended_stream(id),
-        }
-    }
-
-    /// A header block on a stream that both sides have ended, or that a client has skipped.
-    fn on_ended_stream(&mut self, id: StreamId) -> Result<(), Fault> {
-        let detail = "HEADERS on a closed stream";
-        match self.role == Role::Client && self.config.reset_ended_streams {
-            true => Ok(self.reset_closed(id, detail)?),
-            false => Err(ConnectionError::violation(ErrorCode::STREAM_CLOSED, detail)
-                .on(id)
-                .into()),
+            ClosedBy::EndStream => Err(headers_on_closed(id).into()),
         }
     }
 
@@ -127,8 +108,7 @@ impl Connection {
         if self.shutdown.refuses(id) {
             self.guards.refused_block(self.now)?;
             // The peer sent it before it received our GOAWAY, which tells it that it may repeat the request.
-            self.streams
-                .remember_reset(id, Side::Local, &self.config, self.now);
+            self.streams.remember_reset(id, Side::Local);
             return Ok(());
         }
         let result = self.on_request(block);
@@ -257,14 +237,6 @@ impl Connection {
     fn charge_excess(&mut self) -> Result<(), ConnectionError> {
         let section = self.reader.section();
         let limit = self.config.max_header_list_size as usize;
-        let most = self
-            .config
-            .max_header_excess
-            .map_or(usize::MAX, |times| limit.saturating_mul(times as usize));
-        if section.size() > most {
-            let reason = "a field section many times over SETTINGS_MAX_HEADER_LIST_SIZE";
-            return Err(ConnectionError::limit(PeerLimit::HeaderListSize, reason));
-        }
         let bytes = section.size() / limit.max(1);
         let fields = section.lines() / (self.config.max_header_fields as usize).max(1);
         let excess = bytes.max(fields).saturating_sub(1);
@@ -299,7 +271,7 @@ impl Connection {
             StreamState::Waiting => {
                 return Err(headers_on_idle(id).into());
             }
-            StreamState::Closed(Cause::Finished) => return self.on_ended_stream(id),
+            StreamState::Closed(Cause::Finished) => return Err(headers_on_closed(id).into()),
             StreamState::HalfClosedRemote | StreamState::Closed(_) => {
                 let detail = "HEADERS after END_STREAM";
                 return Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into());
@@ -393,6 +365,10 @@ impl Connection {
 
 fn headers_on_idle(id: StreamId) -> ConnectionError {
     ConnectionError::protocol("HEADERS on an idle stream").on(id)
+}
+
+fn headers_on_closed(id: StreamId) -> ConnectionError {
+    ConnectionError::violation(ErrorCode::STREAM_CLOSED, "HEADERS on a closed stream").on(id)
 }
 
 /// The length of the body by `content-length`. None for a tunnel, whose DATA is no body.

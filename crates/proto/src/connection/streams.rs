@@ -313,12 +313,12 @@ impl Streams {
     }
 
     /// How a stream was closed that is neither stored nor idle.
-    pub(super) fn closed_by(&mut self, id: StreamId, config: &Config, now: Time) -> ClosedBy {
-        self.closed.closed_by(id, config.reset_memory, now)
+    pub(super) fn closed_by(&self, id: StreamId) -> ClosedBy {
+        self.closed.closed_by(id)
     }
 
-    pub(super) fn remember_reset(&mut self, id: StreamId, by: Side, config: &Config, now: Time) {
-        self.closed.remember(id, by, config.reset_memory, now);
+    pub(super) fn remember_reset(&mut self, id: StreamId, by: Side) {
+        self.closed.remember(id, by);
     }
 
     /// Whether the peer may open one more stream. The error says why not.
@@ -411,14 +411,8 @@ impl Streams {
     }
 
     /// A reset has closed a stream. Returns whether the stream was removed.
-    pub(super) fn finish_reset(
-        &mut self,
-        reset: Reset,
-        error: &StreamError,
-        config: &Config,
-        now: Time,
-    ) -> bool {
-        self.remember_reset(error.stream, error.by, config, now);
+    pub(super) fn finish_reset(&mut self, reset: Reset, error: &StreamError) -> bool {
+        self.remember_reset(error.stream, error.by);
         if reset.waited {
             self.work += self.waiting.remove(u64::from(error.stream.value())) as u64;
         } else if self.role == Role::Client {

@@ -3,10 +3,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::config::ResetMemory;
 use crate::error::Side;
 use crate::id::StreamId;
-use crate::time::Time;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::connection) enum ClosedBy {
@@ -18,15 +16,12 @@ pub(in crate::connection) enum ClosedBy {
     LaterStream,
     /// By END_STREAM or RST_STREAM, too long ago to tell.
     Unknown,
-    /// As [`Self::Unknown`], and this endpoint was to remember its resets no longer ([`crate::Config::reset_memory`]).
-    Forgotten,
 }
 
 /// The closed streams.
 ///
 /// Frames may still arrive on a stream that this endpoint has reset, and are no error (RFC 9113 section 5.1, closed).
-/// The log is bounded: it keeps the last [`ClosedLog::RESETS`] resets, at most [`ClosedLog::LIMITED`] others by a
-/// [`ResetMemory`], and the last [`ClosedLog::GAPS`] gaps.
+/// The log is bounded: it keeps the last [`ClosedLog::RESETS`] resets and the last [`ClosedLog::GAPS`] gaps.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct ClosedLog {
     /// None before the first reset or gap. Most connections have neither.
@@ -37,8 +32,6 @@ pub(in crate::connection) struct ClosedLog {
 struct Log {
     /// Oldest first.
     resets: VecDeque<StreamId>,
-    /// The resets of this endpoint by a [`ResetMemory`], and until when each is remembered. In order.
-    limited: VecDeque<(Time, StreamId)>,
     /// The side that reset each of them last, and how often it is among them.
     sides: BTreeMap<StreamId, (Side, u32)>,
     /// The first and the last identifier of each gap: identifiers that the peer skipped. In order.
@@ -49,32 +42,16 @@ struct Log {
 
 impl ClosedLog {
     const RESETS: usize = 1_024;
-    const LIMITED: usize = 65_536;
     const GAPS: usize = 64;
 
-    pub(in crate::connection) fn remember(
-        &mut self,
-        id: StreamId,
-        by: Side,
-        memory: Option<ResetMemory>,
-        now: Time,
-    ) {
+    pub(in crate::connection) fn remember(&mut self, id: StreamId, by: Side) {
         let log = self.log.get_or_insert_default();
-        if let (Some(memory), Side::Local) = (memory, by) {
-            log.expire(now);
-            if log.limited.len() >= memory.streams.min(Self::LIMITED) {
-                log.forgotten = log.forgotten.max(id.value());
-                return;
+        if log.resets.len() == Self::RESETS {
+            if let Some(oldest) = log.resets.pop_front() {
+                log.forget(oldest);
             }
-            log.limited.push_back((now + memory.duration, id));
-        } else {
-            if log.resets.len() == Self::RESETS {
-                if let Some(oldest) = log.resets.pop_front() {
-                    log.forget(oldest);
-                }
-            }
-            log.resets.push_back(id);
         }
+        log.resets.push_back(id);
         let (side, count) = log.sides.entry(id).or_insert((by, 0));
         *side = by;
         *count += 1;
@@ -94,16 +71,10 @@ impl ClosedLog {
         log.gaps.push_back((next, id.value() - 2));
     }
 
-    pub(in crate::connection) fn closed_by(
-        &mut self,
-        id: StreamId,
-        memory: Option<ResetMemory>,
-        now: Time,
-    ) -> ClosedBy {
-        let Some(log) = &mut self.log else {
+    pub(in crate::connection) fn closed_by(&self, id: StreamId) -> ClosedBy {
+        let Some(log) = &self.log else {
             return ClosedBy::EndStream;
         };
-        log.expire(now);
         if let Some(&(by, _)) = log.sides.get(&id) {
             return ClosedBy::Reset(by);
         }
@@ -112,7 +83,6 @@ impl ClosedLog {
             return ClosedBy::LaterStream;
         }
         match id.value() <= log.forgotten {
-            true if memory.is_some() => ClosedBy::Forgotten,
             true => ClosedBy::Unknown,
             false => ClosedBy::EndStream,
         }
@@ -120,16 +90,6 @@ impl ClosedLog {
 }
 
 impl Log {
-    fn expire(&mut self, now: Time) {
-        while let Some(&(until, id)) = self.limited.front() {
-            if until > now {
-                break;
-            }
-            self.limited.pop_front();
-            self.forget(id);
-        }
-    }
-
     fn forget(&mut self, id: StreamId) {
         self.forgotten = self.forgotten.max(id.value());
         if let Entry::Occupied(mut entry) = self.sides.entry(id) {
@@ -144,8 +104,6 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
 
     fn id(number: u32) -> StreamId {
@@ -161,32 +119,23 @@ mod tests {
             log.open(highest, id(4 * opened + 3));
         }
         assert_eq!(
-            (
-                log.closed_by(id(1), None, Time::ZERO),
-                log.closed_by(id(5), None, Time::ZERO)
-            ),
+            (log.closed_by(id(1)), log.closed_by(id(5))),
             (ClosedBy::LaterStream, ClosedBy::LaterStream)
         );
-        assert_eq!(log.closed_by(id(253), None, Time::ZERO), ClosedBy::LaterStream);
+        assert_eq!(log.closed_by(id(253)), ClosedBy::LaterStream);
         log.open(255, id(259));
         assert_eq!(
-            (
-                log.closed_by(id(1), None, Time::ZERO),
-                log.closed_by(id(5), None, Time::ZERO)
-            ),
+            (log.closed_by(id(1)), log.closed_by(id(5))),
             (ClosedBy::EndStream, ClosedBy::LaterStream)
         );
-        assert_eq!(log.closed_by(id(257), None, Time::ZERO), ClosedBy::LaterStream);
+        assert_eq!(log.closed_by(id(257)), ClosedBy::LaterStream);
         for opened in [3, 7, 255, 259] {
-            assert_eq!(log.closed_by(id(opened), None, Time::ZERO), ClosedBy::EndStream);
+            assert_eq!(log.closed_by(id(opened)), ClosedBy::EndStream);
         }
         // The next one leaves none out.
         log.open(259, id(261));
         assert_eq!(
-            (
-                log.closed_by(id(5), None, Time::ZERO),
-                log.closed_by(id(261), None, Time::ZERO)
-            ),
+            (log.closed_by(id(5)), log.closed_by(id(261))),
             (ClosedBy::LaterStream, ClosedBy::EndStream)
         );
     }
@@ -196,12 +145,9 @@ mod tests {
         let mut log = ClosedLog::default();
         log.open(0, id(9));
         log.open(9, id(15));
-        log.remember(id(9), Side::Local, None, Time::ZERO);
-        log.remember(id(9), Side::Peer, None, Time::ZERO);
-        assert_eq!(
-            log.closed_by(id(9), None, Time::ZERO),
-            ClosedBy::Reset(Side::Peer)
-        );
+        log.remember(id(9), Side::Local);
+        log.remember(id(9), Side::Peer);
+        assert_eq!(log.closed_by(id(9)), ClosedBy::Reset(Side::Peer));
         for (stream, past) in [
             (1, ClosedBy::LaterStream),
             (7, ClosedBy::LaterStream),
@@ -209,88 +155,15 @@ mod tests {
             (13, ClosedBy::LaterStream),
             (15, ClosedBy::EndStream),
         ] {
-            assert_eq!(
-                log.closed_by(id(stream), None, Time::ZERO),
-                past,
-                "stream {stream}"
-            );
+            assert_eq!(log.closed_by(id(stream)), past, "stream {stream}");
         }
         for number in 0..ClosedLog::RESETS as u32 - 1 {
-            log.remember(id(101 + 2 * number), Side::Peer, None, Time::ZERO);
+            log.remember(id(101 + 2 * number), Side::Peer);
         }
-        assert_eq!(
-            log.closed_by(id(9), None, Time::ZERO),
-            ClosedBy::Reset(Side::Peer)
-        );
-        log.remember(id(99), Side::Local, None, Time::ZERO);
-        assert_eq!(log.closed_by(id(9), None, Time::ZERO), ClosedBy::Unknown);
+        assert_eq!(log.closed_by(id(9)), ClosedBy::Reset(Side::Peer));
+        log.remember(id(99), Side::Local);
+        assert_eq!(log.closed_by(id(9)), ClosedBy::Unknown);
         let log = log.log.expect("there were resets");
         assert_eq!(log.sides.len(), log.resets.len());
-    }
-
-    #[test]
-    fn a_memory_of_resets_keeps_the_oldest_until_their_time_is_over() {
-        let memory = Some(ResetMemory {
-            streams: 2,
-            duration: Duration::from_secs(1),
-        });
-        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
-        let mut log = ClosedLog::default();
-        for (number, millis) in [(1, 0), (3, 500), (5, 999)] {
-            log.remember(id(number), Side::Local, memory, at(millis));
-        }
-        // Resets of the peer take no place in it.
-        log.remember(id(7), Side::Peer, memory, at(999));
-        for (number, past) in [
-            (1, ClosedBy::Reset(Side::Local)),
-            (3, ClosedBy::Reset(Side::Local)),
-            (5, ClosedBy::Forgotten),
-            (7, ClosedBy::Reset(Side::Peer)),
-            (9, ClosedBy::EndStream),
-        ] {
-            assert_eq!(
-                log.closed_by(id(number), memory, at(999)),
-                past,
-                "stream {number}"
-            );
-        }
-        assert_eq!(log.closed_by(id(1), memory, at(1_000)), ClosedBy::Forgotten);
-        assert_eq!(
-            log.closed_by(id(3), memory, at(1_000)),
-            ClosedBy::Reset(Side::Local)
-        );
-        log.remember(id(11), Side::Local, memory, at(1_000));
-        log.remember(id(13), Side::Local, memory, at(1_500));
-        for (number, past) in [
-            (3, ClosedBy::Forgotten),
-            (11, ClosedBy::Reset(Side::Local)),
-            (13, ClosedBy::Reset(Side::Local)),
-        ] {
-            assert_eq!(
-                log.closed_by(id(number), memory, at(1_500)),
-                past,
-                "stream {number}"
-            );
-        }
-        let log = log.log.expect("there were resets");
-        assert_eq!((log.limited.len(), log.resets.len(), log.sides.len()), (2, 1, 3));
-    }
-
-    #[test]
-    fn a_memory_of_resets_has_a_largest_size_whatever_was_set() {
-        let memory = Some(ResetMemory {
-            streams: usize::MAX,
-            duration: Duration::MAX,
-        });
-        let mut log = ClosedLog::default();
-        for number in 0..=ClosedLog::LIMITED as u32 {
-            log.remember(id(2 * number + 1), Side::Local, memory, Time::ZERO);
-        }
-        let last = id(2 * ClosedLog::LIMITED as u32 + 1);
-        assert_eq!(log.closed_by(last, memory, Time::ZERO), ClosedBy::Forgotten);
-        assert_eq!(
-            log.closed_by(id(1), memory, Time::ZERO),
-            ClosedBy::Reset(Side::Local)
-        );
     }
 }

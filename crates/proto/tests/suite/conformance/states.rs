@@ -1,8 +1,6 @@
 //! RFC 9113 sections 5.1, 5.1.1 and 5.1.2: what a stream may be sent in each of its states.
 
-use std::time::Duration;
-
-use fullbore_proto::{Config, ErrorCode, Event, FrameType, ResetMemory, StreamId};
+use fullbore_proto::{Config, ErrorCode, Event};
 
 use crate::support::config;
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
@@ -177,6 +175,16 @@ fn closed_after_both_sides_ended_data_or_headers_is_a_connection_error() {
             faced.says(&frame);
             faced.ended_with(ErrorCode::STREAM_CLOSED);
         }
+        for frame in [frames::data(1, 0, b"x"), response(1, 0)] {
+            let mut faced = Faced::client_with_request(Config::default(), true);
+            faced.says(&response(1, END_STREAM));
+            if released {
+                faced.connection.release(id(1));
+            }
+            faced.lives();
+            faced.says(&frame);
+            faced.ended_with(ErrorCode::STREAM_CLOSED);
+        }
     }
 }
 
@@ -195,140 +203,6 @@ fn closed_by_our_resets_frames_are_ignored_however_many_resets_followed() {
     faced.says(&frames::data(4_001, 0, b"late"));
     assert!(faced.events().is_empty());
     faced.lives();
-}
-
-/// A connection that has reset streams 1 and 3, and remembers one reset for a second.
-fn forgetful(mut faced: Faced) -> Faced {
-    for stream in [1, 3] {
-        faced.connection.reset(id(stream), ErrorCode::CANCEL).unwrap();
-        faced.connection.release(id(stream));
-    }
-    faced.heard();
-    faced.events();
-    faced
-}
-
-fn memory() -> Config {
-    config(|config| {
-        config.reset_memory = Some(ResetMemory {
-            streams: 1,
-            duration: Duration::from_secs(1),
-        });
-    })
-}
-
-#[test]
-fn closed_by_our_resets_frames_reset_what_is_not_to_be_remembered() {
-    let mut server = Faced::server(memory());
-    let mut client = Faced::client(memory());
-    for stream in [1, 3] {
-        server.says(&frames::post(stream));
-        client.opens_loudly("POST");
-    }
-    for mut faced in [forgetful(server), forgetful(client)] {
-        faced.says(&frames::data(1, 0, b"late"));
-        faced.lives();
-        faced.says(&frames::data(3, 0, b"late"));
-        faced.reset_with(3, ErrorCode::STREAM_CLOSED);
-        faced.says(&frames::window_update(3, 1));
-        faced.says(&frames::reset(3, ErrorCode::CANCEL));
-        faced.lives();
-        faced.now = faced.now + Duration::from_secs(1);
-        faced.says(&frames::data(1, 0, b"late"));
-        faced.reset_with(1, ErrorCode::STREAM_CLOSED);
-        // That is remembered too, as the only one.
-        faced.says(&frames::data(1, 0, b"late"));
-        faced.lives();
-        assert!(faced.events().is_empty());
-        assert_eq!(faced.connection.stream_count(), 0);
-    }
-}
-
-#[test]
-fn closed_by_a_reset_that_is_not_to_be_remembered_headers_are_an_error() {
-    let mut server = Faced::server(memory());
-    let mut client = Faced::client(memory());
-    for stream in [1, 3] {
-        server.says(&frames::post(stream));
-        client.opens_loudly("POST");
-    }
-    let mut client = forgetful(client);
-    client.says(&response(1, 0));
-    client.lives();
-    client.says(&response(3, 0));
-    client.reset_with(3, ErrorCode::STREAM_CLOSED);
-    let mut server = forgetful(server);
-    server.says(&trailers(1));
-    server.lives();
-    server.says(&trailers(3));
-    server.ended_with(ErrorCode::PROTOCOL_ERROR);
-}
-
-#[test]
-fn data_that_resets_a_forgotten_stream_returns_its_credit_first() {
-    // A refill is worth a frame of a small window, and beside other frames an eighth of a larger one.
-    for (window, frames_before) in [(65_535, 1), (1 << 20, 7)] {
-        let mut memory = memory();
-        memory.adaptive = false;
-        memory.stream_window = fullbore_proto::DEFAULT_WINDOW;
-        memory.connection_window = fullbore_proto::WindowSize::new(window).unwrap();
-        let mut server = Faced::server(memory);
-        for stream in [1, 3] {
-            server.says(&frames::post(stream));
-        }
-        let mut server = forgetful(server);
-        for _ in 0..frames_before {
-            server.says(&frames::data(3, 0, &[0; 16_384]));
-            server.reset_with(3, ErrorCode::STREAM_CLOSED);
-        }
-        server.says(&frames::data(3, 0, &[0; 16_384]));
-        let heard = server.heard();
-        let types: Vec<_> = heard.iter().map(|frame| frame.header.frame_type).collect();
-        assert_eq!(types, [FrameType::WINDOW_UPDATE, FrameType::RST_STREAM]);
-        assert_eq!((heard[0].stream(), heard[1].stream()), (0, 3));
-    }
-}
-
-#[test]
-fn closed_after_both_sides_ended_headers_reset_the_stream_of_a_client_if_so_set() {
-    let setting = |resets| {
-        config(|config| {
-            config.reset_ended_streams = resets;
-            config.first_stream = StreamId::new(5).unwrap();
-        })
-    };
-    // The stream has ended, or the client has skipped it.
-    for stream in [5, 3] {
-        for released in [false, true] {
-            let ended = |resets| {
-                let mut faced = Faced::client_with_request(setting(resets), true);
-                faced.says(&response(5, END_STREAM));
-                if released {
-                    faced.connection.release(id(5));
-                }
-                faced.lives();
-                faced.events();
-                faced.says(&response(stream, 0));
-                faced
-            };
-            ended(false).ended_with(ErrorCode::STREAM_CLOSED);
-            let mut faced = ended(true);
-            faced.reset_with(stream, ErrorCode::STREAM_CLOSED);
-            assert!(faced.events().is_empty());
-            faced.opens("GET", true);
-            faced.says(&response(7, END_STREAM));
-            assert!(matches!(
-                faced.events()[..],
-                [Event::Response { .. }, Event::Readable(_)]
-            ));
-        }
-    }
-    // A client may not do it.
-    let mut faced = Faced::server(setting(true));
-    faced.says(&frames::get(1));
-    faced.answers(1);
-    faced.says(&trailers(1));
-    faced.ended_with(ErrorCode::STREAM_CLOSED);
 }
 
 #[test]
