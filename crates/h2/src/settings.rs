@@ -144,7 +144,6 @@ impl Settings {
         config.initial_max_send_streams = u32::try_from(self.initial_max_send_streams).unwrap_or(u32::MAX);
         config.first_stream = self.first_stream;
         config.announced_settings = Some(self.announced(role));
-        config.late_heads = true;
         config.relative_requests = true;
         config.gather_small_data = false;
         config.debug_data = reason::debug_data;

@@ -99,9 +99,6 @@ pub struct Config {
     /// The debug data of GOAWAY for an error that the engine found. Default: [`ConnectionError::reason`]. The reason of
     /// [`Connection::abort`](crate::Connection::abort) is always sent.
     pub debug_data: fn(&ConnectionError) -> &'static str,
-    /// Whether the HEADERS of a client's request are encoded by the write that sends them, behind acknowledgements and
-    /// other replies to the peer. Default: off; they are encoded as the request is opened, which costs less.
-    pub late_heads: bool,
     /// Whether a request may have a URI without scheme and authority, and is then sent with the scheme `http` and no
     /// `:authority`. Default: off; most servers refuse such a request.
     pub relative_requests: bool,
@@ -297,7 +294,6 @@ impl Default for Config {
             initial_max_send_streams: 100,
             first_stream: StreamId::FIRST_CLIENT,
             debug_data: ConnectionError::reason,
-            late_heads: false,
             relative_requests: false,
             gather_small_data: true,
             join_data: true,

@@ -30,38 +30,14 @@ impl Connection {
         self.guards.settings(entries.len(), self.now)?;
         // Their windows begin as the settings were when they were opened.
         self.store_all_fresh();
-        let most = self.settings.most_to_send();
         let change = self.settings.apply(entries, self.role, &mut self.writer)?;
         if let Some(change) = change {
             self.change_initial_window(change)?;
         }
         self.settings.receive();
-        self.take_back_late_heads(self.settings.most_to_send() < most)?;
         self.writer.settings_ack();
         self.events.push(Event::PeerSettings);
         self.open_waiting();
-        Ok(())
-    }
-
-    /// The peer may allow fewer streams now. Requests whose HEADERS are not encoded wait again if they are too many. If heads
-    /// have to be smaller, so do the first one that is too large and all behind it. They are checked when they are opened.
-    fn take_back_late_heads(&mut self, smaller: bool) -> Result<(), ConnectionError> {
-        let mut fit = self.writer.late_heads();
-        if smaller && fit > 0 {
-            self.charge_walk()?;
-            fit = self.writer.late_heads_that_fit(self.settings.most_to_send());
-        }
-        while self.streams.active() > self.settings.max_concurrent_streams() || self.writer.late_heads() > fit
-        {
-            let Some((id, request)) = self.writer.pop_late() else {
-                break;
-            };
-            // A stream that was reset meanwhile stays unopened.
-            if self.streams.wait_again(id, request, &self.ledgers, self.now) {
-                self.flow.release_hold();
-            }
-        }
-        self.schedule_wait_check();
         Ok(())
     }
 

@@ -35,8 +35,7 @@ impl Connection {
         self.open_cow(Cow::Owned(request), end)
     }
 
-    /// As [`Self::open`], but clones the request only if it has to be kept: because it waits, or by
-    /// [`Config::late_heads`](crate::Config::late_heads).
+    /// As [`Self::open`], but clones the request only if it has to wait.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -71,7 +70,7 @@ impl Connection {
         self.guards.earn_by_request();
         self.guards.earn_by_stream();
         if waiting == 0 && self.streams.active() < self.settings.max_concurrent_streams() {
-            self.open_now(stream, request);
+            self.open_now(stream, &request);
         } else {
             stream.send.waiting = Some(Box::new(request.into_owned()));
             self.ledgers.note_stream_sending(&mut stream, self.now);
@@ -84,13 +83,10 @@ impl Connection {
     }
 
     /// Opens the stream of a request at once. Nothing is queued yet, so there is nothing to schedule.
-    fn open_now(&mut self, mut stream: Box<Stream>, request: Cow<'_, Request<()>>) {
+    fn open_now(&mut self, mut stream: Box<Stream>, request: &Request<()>) {
         self.streams.note_opened();
         let end = stream.send.phase == Phase::Done;
-        match self.config.late_heads {
-            true => self.writer.late_head(stream.id, end, request.into_owned()),
-            false => self.writer.request(stream.id, end, &request),
-        }
+        self.writer.request(stream.id, end, request);
         begin_request(
             &mut stream,
             end,

@@ -362,30 +362,6 @@ impl Streams {
         self.waiting.insert(u64::from(key.id().value()), key);
     }
 
-    /// An open stream of ours, of which nothing was sent, waits again. Returns whether the schedule became empty.
-    pub(super) fn wait_again(
-        &mut self,
-        id: StreamId,
-        request: Request<()>,
-        ledgers: &Ledgers,
-        now: Time,
-    ) -> bool {
-        let Some((key, stream)) = self.store.by_id(id) else {
-            return false;
-        };
-        if stream.state.is_closed() {
-            return false;
-        }
-        let emptied = self.lists.sending.remove(key, stream);
-        stream.state = StreamState::Waiting;
-        stream.send.ended = false;
-        stream.send.waiting = Some(Box::new(request));
-        ledgers.note_stream_sending(stream, now);
-        self.lists.active -= 1;
-        self.wait(key);
-        emptied
-    }
-
     #[inline]
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()

@@ -106,7 +106,6 @@ impl Connection {
         self.deadlines.hold(0);
         let before = out.remaining();
         self.write_refills();
-        self.writer.encode_late();
         self.flow.overhead_mut().list(self.writer.len());
         self.lease_overhead();
         self.writer.drain_into(out);
@@ -166,11 +165,11 @@ impl Connection {
                 break;
             };
             turns += 1;
-            // The stream may have been closed or removed since it was listed, or its request may wait again.
+            // The stream may have been closed or removed since it was listed.
             let Some(mut stream) = self.streams.get(key) else {
                 continue;
             };
-            if stream.state.is_closed() || stream.is_waiting() || !stream.only_end_is_missing() {
+            if stream.state.is_closed() || !stream.only_end_is_missing() {
                 continue;
             }
             write_end(&mut stream, &mut self.writer, out);

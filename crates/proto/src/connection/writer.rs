@@ -4,8 +4,6 @@
 //! whole buffer and appends DATA. DATA of whole responses is in the buffer too, or by reference between its octets. This
 //! module counts all sent frames.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 
@@ -40,8 +38,6 @@ pub(super) struct Writer {
     control: Vec<u8>,
     /// The long bodies among them. Boxed, because few connections have any.
     bodies: Option<Box<Bodies>>,
-    /// Requests whose heads follow them, in order. Boxed, because few owners want that.
-    late: Option<Box<LateHeads>>,
     /// The peer's SETTINGS_MAX_FRAME_SIZE.
     max_frame_size: u32,
     /// How many bytes of `control` are replies to the peer.
@@ -56,19 +52,6 @@ pub(super) struct Writer {
 #[derive(Debug, Default)]
 struct Bodies(Vec<(usize, Bytes)>);
 
-/// Requests whose heads are not encoded yet, in order.
-#[derive(Debug, Default)]
-struct LateHeads(VecDeque<LateHead>);
-
-#[derive(Debug)]
-struct LateHead {
-    stream: StreamId,
-    end: bool,
-    request: Request<()>,
-    /// The code of the RST_STREAM that follows it.
-    reset: Option<ErrorCode>,
-}
-
 impl Writer {
     pub(super) fn new(encoder_table_size: u32, huffman_if_equal: bool) -> Self {
         let mut encoder = Encoder::new(encoder_table_size as usize);
@@ -80,7 +63,6 @@ impl Writer {
             date: None,
             control: Vec::new(),
             bodies: None,
-            late: None,
             max_frame_size: DEFAULT_MAX_FRAME_SIZE,
             owed: 0,
             cut: false,
@@ -133,20 +115,12 @@ impl Writer {
 
     /// WINDOW_UPDATE of a stream, or of the connection if there is none.
     pub(super) fn window_update(&mut self, stream: Option<StreamId>, increment: u32) {
-        if stream.is_some() {
-            self.encode_late();
-        }
         let frame = WindowUpdate { stream, increment };
         frame.write(&mut self.control);
         self.sent_frames.add(FrameType::WINDOW_UPDATE);
     }
 
     pub(super) fn reset(&mut self, stream: StreamId, code: ErrorCode) {
-        if let Some(head) = self.find_late(stream) {
-            // It stays behind the replies to the peer, as the head does.
-            head.reset = Some(code);
-            return;
-        }
         let frame = ResetStream { stream, code };
         frame.write(&mut self.control);
         self.sent_frames.add(FrameType::RST_STREAM);
@@ -163,7 +137,6 @@ impl Writer {
     }
 
     pub(super) fn priority_update(&mut self, prioritized: StreamId, value: &[u8]) {
-        self.encode_late();
         let frame = PriorityUpdate { prioritized, value };
         frame.write(&mut self.control);
         self.sent_frames.add(FrameType::PRIORITY_UPDATE);
@@ -183,60 +156,11 @@ impl Writer {
         self.sent_frames.add(FrameType::HEADERS);
     }
 
-    /// The HEADERS of a request, behind those that wait.
+    /// The HEADERS of a request.
     pub(super) fn request(&mut self, stream: StreamId, end: bool, request: &Request<()>) {
-        self.encode_late();
         self.head(stream, end, |encoder, out| {
             message::encode_request(encoder, request, out);
         });
-    }
-
-    /// The HEADERS of a request, encoded by the write that sends them. Replies to the peer that come up until then precede
-    /// them.
-    pub(super) fn late_head(&mut self, stream: StreamId, end: bool, request: Request<()>) {
-        let late = self.late.get_or_insert_default();
-        late.0.push_back(LateHead {
-            stream,
-            end,
-            request,
-            reset: None,
-        });
-    }
-
-    fn find_late(&mut self, stream: StreamId) -> Option<&mut LateHead> {
-        let heads = &mut self.late.as_mut()?.0;
-        let index = heads.binary_search_by_key(&stream, |head| head.stream).ok()?;
-        heads.get_mut(index)
-    }
-
-    /// How many requests have heads that are not encoded.
-    pub(super) fn late_heads(&self) -> usize {
-        self.late.as_ref().map_or(0, |late| late.0.len())
-    }
-
-    /// How many of these come before the first whose fields have more than `most` octets.
-    pub(super) fn late_heads_that_fit(&self, most: usize) -> usize {
-        let fits = |head: &&LateHead| message::fits(&head.request, most);
-        let late = self.late.as_ref();
-        late.map_or(0, |late| late.0.iter().take_while(fits).count())
-    }
-
-    /// Takes the last request back whose head is not encoded.
-    pub(super) fn pop_late(&mut self) -> Option<(StreamId, Request<()>)> {
-        let head = self.late.as_mut()?.0.pop_back()?;
-        Some((head.stream, head.request))
-    }
-
-    /// Encodes the heads that wait. Every other frame of their streams follows them.
-    pub(super) fn encode_late(&mut self) {
-        while let Some(head) = self.late.as_mut().and_then(|late| late.0.pop_front()) {
-            self.head(head.stream, head.end, |encoder, out| {
-                message::encode_request(encoder, &head.request, out);
-            });
-            if let Some(code) = head.reset {
-                self.reset(head.stream, code);
-            }
-        }
     }
 
     /// Whether a final response repeats the last one, so that it is in order.
@@ -347,7 +271,7 @@ impl Writer {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.control.is_empty() && self.late.as_ref().is_none_or(|late| late.0.is_empty())
+        self.control.is_empty()
     }
 
     /// How many of them are replies to the peer.
@@ -406,6 +330,5 @@ impl Writer {
         self.date = None;
         self.control.shrink_to_fit();
         self.bodies.take_if(|bodies| bodies.0.is_empty());
-        self.late.take_if(|late| late.0.is_empty());
     }
 }

@@ -17,24 +17,43 @@ use crate::support::{
     WINDOW_UPDATE, block, client_before_peer, get, pair, post, request_block, server_before_peer, soon,
 };
 
+/// A SETTINGS frame without an entry.
+const EMPTY_SETTINGS: [u8; 9] = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
+
 #[tokio::test]
 #[cfg_attr(
     not(any(feature = "fixed-windows", feature = "unstable")),
     ignore = "windows grow"
 )]
-async fn the_handshake_writes_the_preface_and_requests_follow_the_acknowledgement() {
+async fn the_handshake_writes_the_preface_and_requests_follow_the_settings() {
     let (near, mut transport) = duplex(1 << 16);
     let (mut requests, connection) = client::handshake(near).await.unwrap();
     let (_response, _body) = requests.send_request(get("/"), true).unwrap();
     let mut octets = [0; 100];
     let count = transport.read(&mut octets).await.unwrap();
     assert_eq!(&octets[..count], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    transport
-        .write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0])
-        .await
-        .unwrap();
+    transport.write_all(&EMPTY_SETTINGS).await.unwrap();
     let _connection = tokio::spawn(connection);
     let mut peer = Peer::new(transport);
+    for (kind, flags) in [
+        (SETTINGS, 0),
+        (HEADERS, END_HEADERS | END_STREAM),
+        (SETTINGS, ACK),
+    ] {
+        let frame = peer.hears().await.unwrap();
+        assert_eq!((frame.kind, frame.flags), (kind, flags));
+    }
+}
+
+#[tokio::test]
+#[cfg_attr(not(feature = "unstable"), ignore = "for the tests of the published crate")]
+async fn settings_that_precede_the_handshake_are_acknowledged_before_requests() {
+    let (near, mut transport) = duplex(1 << 16);
+    transport.write_all(&EMPTY_SETTINGS).await.unwrap();
+    let (mut requests, connection) = client::handshake(near).await.unwrap();
+    let (_response, _body) = requests.send_request(get("/"), true).unwrap();
+    let _connection = tokio::spawn(connection);
+    let mut peer = Peer::after_preface(transport).await;
     for (kind, flags) in [
         (SETTINGS, 0),
         (SETTINGS, ACK),

@@ -3,11 +3,10 @@
 use bytes::Bytes;
 use fullbore_proto::frame::Flags;
 use fullbore_proto::{
-    Config, Connection, ErrorCode, Event, FrameType, Limit, Priority, Refill, StreamErrorKind, StreamId,
-    Time, UsageError, WindowSize,
+    Config, Connection, ErrorCode, FrameType, Refill, StreamId, Time, UsageError, WindowSize,
 };
 
-use crate::support::frames::{self, END_HEADERS, END_STREAM};
+use crate::support::frames::{self, END_STREAM};
 use crate::support::peer::{Faced, Heard, id};
 use crate::support::{config, fixed};
 
@@ -173,159 +172,6 @@ fn the_debug_data_of_goaway_is_the_owners_choice() {
             faced.connection.abort(ErrorCode::NO_ERROR, reason, faced.now);
             assert_eq!(!debug(&mut faced).is_empty(), expected, "{reason:?}");
         }
-    }
-}
-
-#[test]
-fn a_late_head_follows_the_replies_and_precedes_all_else_of_its_stream() {
-    let kinds = |faced: &mut Faced| -> Vec<FrameType> {
-        let heard = faced.heard().into_iter();
-        heard.map(|frame| frame.header.frame_type).collect()
-    };
-    let (headers, reset, ping) = (FrameType::HEADERS, FrameType::RST_STREAM, FrameType::PING);
-    let mut faced = Faced::client(config(|config| config.late_heads = true));
-    let stream = get(&mut faced).unwrap();
-    assert!(faced.connection.wants_transmit());
-    faced.says(&frames::ping(0, b"question"));
-    assert_eq!(kinds(&mut faced), [ping, headers]);
-    let other = get(&mut faced).unwrap();
-    faced.connection.reset(other, ErrorCode::CANCEL).unwrap();
-    faced.says(&frames::ping(0, b"question"));
-    assert_eq!(kinds(&mut faced), [ping, headers, reset], "{stream}");
-    // A stream whose head has left is reset at once.
-    faced.connection.reset(stream, ErrorCode::CANCEL).unwrap();
-    let last = get(&mut faced).unwrap();
-    let urgent = Priority::new(0, false).unwrap();
-    faced.connection.send_priority_update(last, urgent).unwrap();
-    let expected = [reset, headers, FrameType::PRIORITY_UPDATE];
-    assert_eq!(kinds(&mut faced), expected);
-}
-
-#[test]
-fn a_request_that_waited_follows_the_late_heads_before_it() {
-    let mut faced = Faced::client(config(|config| config.late_heads = true));
-    faced.says(&frames::settings(&[(3, 1)]));
-    faced.heard();
-    let streams = [(); 2].map(|()| get(&mut faced).unwrap());
-    assert!(faced.connection.is_waiting(streams[1]));
-    faced.says(&frames::settings(&[(3, 2)]));
-    let heads = faced.heard_of(FrameType::HEADERS);
-    let heads: Vec<_> = heads.iter().map(|head| head.header.stream.unwrap()).collect();
-    assert_eq!(heads, streams);
-}
-
-#[test]
-fn a_late_head_has_the_fields_of_one_that_is_encoded_at_once() {
-    let heads = [true, false].map(|late| {
-        let mut faced = Faced::client(config(|config| config.late_heads = late));
-        get(&mut faced).unwrap();
-        faced.heard_of(FrameType::HEADERS)
-    });
-    assert_eq!(heads[0].len(), 1);
-    assert_eq!(heads[0], heads[1]);
-}
-
-#[test]
-fn late_heads_wait_again_when_settings_allow_fewer_streams() {
-    let mut faced = Faced::client(config(|config| config.late_heads = true));
-    let streams: Vec<StreamId> = (0..4).map(|_| get(&mut faced).unwrap()).collect();
-    let post = http::Request::post("http://example.com/").body(()).unwrap();
-    let upload = faced.connection.open(post, false).unwrap();
-    faced
-        .connection
-        .send_data(upload, Bytes::from("body"), true)
-        .unwrap();
-    faced.connection.reset(streams[3], ErrorCode::CANCEL).unwrap();
-    faced.says(&frames::settings(&[(3, 1)]));
-    let heads = |faced: &mut Faced| -> Vec<u32> {
-        let heard = faced
-            .heard()
-            .into_iter()
-            .filter(|frame| frame.header.frame_type != FrameType::SETTINGS);
-        heard
-            .map(|frame| frame.header.stream.map_or(0, StreamId::value))
-            .collect()
-    };
-    assert_eq!(heads(&mut faced), [1]);
-    assert!(!faced.connection.is_waiting(streams[0]));
-    // Each response makes room for the next; the body follows its head.
-    let mut left = vec![upload, streams[2], streams[1]];
-    for answered in [1, 3, 5] {
-        let next = left.pop().unwrap();
-        assert!(faced.connection.is_waiting(next));
-        let block = frames::response_block("204", &[]);
-        faced.says(&frames::headers(answered, END_HEADERS | END_STREAM, &block));
-        let expected = match next == upload {
-            true => vec![upload.value(); 2],
-            false => vec![next.value()],
-        };
-        assert_eq!(heads(&mut faced), expected);
-    }
-    faced.lives();
-}
-
-#[test]
-fn late_heads_that_are_much_too_large_for_the_settings_are_not_sent() {
-    let mut faced = Faced::client(config(|config| config.late_heads = true));
-    let first = get(&mut faced).unwrap();
-    let request = http::Request::get("http://example.com/").header("x-long", "x".repeat(1_000));
-    let large = faced.connection.open(request.body(()).unwrap(), true).unwrap();
-    let last = get(&mut faced).unwrap();
-    // SETTINGS_MAX_HEADER_LIST_SIZE.
-    faced.says(&frames::settings(&[(6, 400)]));
-    let opened = faced.heard_of(FrameType::HEADERS);
-    let opened: Vec<_> = opened.iter().map(Heard::stream).collect();
-    assert_eq!(opened, [first.value(), last.value()]);
-    let is_its_end = |event: &Event| matches!(event, Event::Reset(error) if error.stream == large && error.kind() == StreamErrorKind::TooLarge);
-    assert!(faced.events().iter().any(is_its_end));
-    faced.lives();
-}
-
-#[test]
-fn a_lower_limit_of_heads_costs_a_token_more_for_each_128_late_heads() {
-    // The frame and its entry cost one each, and so did the SETTINGS of the greeting.
-    for (heads, limit, tokens) in [(127, 400, 3), (128, 400, 4), (256, 400, 5), (256, u32::MAX, 3)] {
-        let with_tokens = |tokens| {
-            let mut faced = Faced::client(config(|config| {
-                config.late_heads = true;
-                config.settings = Limit::new(tokens, 0);
-            }));
-            for _ in 0..heads {
-                get(&mut faced).unwrap();
-            }
-            faced.tries(&frames::settings(&[(6, limit)]))
-        };
-        assert_eq!(with_tokens(tokens), Ok(()));
-        let error = with_tokens(tokens - 1).unwrap_err();
-        assert_eq!(error.code, ErrorCode::ENHANCE_YOUR_CALM);
-    }
-}
-
-#[test]
-fn a_request_whose_end_was_listed_sends_it_behind_its_head_if_it_waits_again() {
-    let trailers = || http::HeaderMap::from_iter([(http::header::ETAG, "x".parse().unwrap())]);
-    for trailers in [None, Some(trailers())] {
-        let mut faced = Faced::client(config(|config| config.late_heads = true));
-        get(&mut faced).unwrap();
-        let post = http::Request::post("http://example.com/").body(()).unwrap();
-        let upload = faced.connection.open(post, false).unwrap();
-        match trailers {
-            None => faced.connection.send_data(upload, Bytes::new(), true).unwrap(),
-            Some(trailers) => faced.connection.send_trailers(upload, trailers).unwrap(),
-        }
-        faced.says(&frames::settings(&[(3, 1)]));
-        let of_upload = |frame: &Heard| frame.stream() == upload.value();
-        assert!(!faced.heard().iter().any(of_upload));
-        assert!(faced.connection.is_waiting(upload));
-        let block = frames::response_block("204", &[]);
-        faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));
-        let heard = faced.heard();
-        let heard: Vec<_> = heard.iter().filter(|frame| of_upload(frame)).collect();
-        assert_eq!(heard[0].header.frame_type, FrameType::HEADERS);
-        let ends = |frame: &&Heard| frame.header.flags.has(Flags::END_STREAM);
-        assert_eq!(heard.iter().copied().filter(|frame| ends(frame)).count(), 1);
-        assert!(ends(heard.last().unwrap()));
-        faced.lives();
     }
 }
 
