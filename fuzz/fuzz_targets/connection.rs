@@ -276,7 +276,7 @@ impl Run {
                 .concat();
                 self.hear(&frame(7, 0, 0, &payload));
             }
-            Operation::Ping { ack } => self.hear(&frame(6, u8::from(ack), 0, b"shutdown")),
+            Operation::Ping { ack } => self.hear(&frame(6, u8::from(ack), 0, b"\x0b\x7b\xa2\xf0\x8b\x9b\xfe\x54")),
             Operation::Open { end, connect } => {
                 let (method, uri) = match connect {
                     true => (Method::CONNECT, "h:1"),

@@ -453,7 +453,7 @@ impl Builder {
         self
     }
 
-    /// The largest header list that is accepted, in bytes (RFC 9113 section 6.5.2). Default: 16 MiB, not announced.
+    /// The largest header list that is accepted, in bytes (RFC 9113 section 6.5.2). Default: 16 MiB.
     pub fn max_header_list_size(&mut self, max: u32) -> &mut Self {
         self.settings.max_header_list_size = Some(max);
         self
@@ -507,18 +507,18 @@ impl Builder {
 
     /// Accepted without effect: server push is always refused.
     pub fn enable_push(&mut self, enabled: bool) -> &mut Self {
-        self.settings.enable_push = enabled;
+        let _ = enabled;
+        #[cfg(feature = "unstable")]
+        {
+            self.settings.enable_push = enabled;
+        }
         self
     }
 
-    /// The first stream that is opened.
-    ///
-    /// # Panics
-    /// If `stream_id` is even.
+    /// Accepted without effect: the first stream of a client is 1.
     #[cfg(feature = "unstable")]
     pub fn initial_stream_id(&mut self, stream_id: u32) -> &mut Self {
-        let first = fullbore_proto::StreamId::new(stream_id).filter(|id| id.is_client_initiated());
-        self.settings.first_stream = first.expect("the stream of a client has an odd number");
+        let _ = stream_id;
         self
     }
 

@@ -58,13 +58,16 @@ thread_local! {
 }
 
 /// The length of the client's connection preface (RFC 9113 section 3.4).
-const PREFACE: usize = 24;
+pub(crate) const PREFACE: usize = 24;
 
 pub(crate) struct Driver<T, B> {
     transport: T,
     shared: Arc<Shared>,
     outbox: Arc<Outbox<B>>,
     bodies: Bodies<B>,
+    /// What is written before all lists.
+    #[cfg(feature = "unstable")]
+    first: bytes::Bytes,
     /// What is being written.
     list: Transmit,
     unflushed: bool,
@@ -104,9 +107,14 @@ impl<T: Unpin, B> Unpin for Driver<T, B> {}
 
 impl<T, B> Driver<T, B> {
     pub(crate) fn new(transport: T, role: Role, settings: &Settings) -> Self {
+        let shared = State::shared(role, settings);
+        #[cfg(feature = "unstable")]
+        let first = shared.lock().first_bytes(settings);
         Driver {
             transport,
-            shared: State::shared(role, settings),
+            #[cfg(feature = "unstable")]
+            first,
+            shared,
             outbox: Arc::new(Outbox::new()),
             bodies: Bodies::new(),
             list: Transmit::new(),
@@ -135,7 +143,7 @@ where
 {
     /// Writes the octets of a client's connection preface. The SETTINGS that end it are written when the connection is polled.
     pub(crate) fn poll_preface(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.preface_left == PREFACE && !self.list.has_remaining() {
+        if self.preface_left == PREFACE && !self.is_listed() {
             self.shared.lock().transmit(&mut self.list);
         }
         while self.preface_left > 0 {
@@ -349,6 +357,8 @@ where
     }
 
     fn drop_list(&mut self) {
+        #[cfg(feature = "unstable")]
+        self.first.clear();
         self.list = Transmit::new();
         self.bodies.update(&self.outbox);
     }
@@ -373,7 +383,7 @@ where
     /// Writes what is listed, and at the end of the connection what was still to be listed.
     fn poll_write_list(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            while self.list.has_remaining() {
+            while self.is_listed() {
                 ready!(self.poll_write_some(cx, usize::MAX))?;
             }
             if matches!(self.stage, Stage::Closing(..)) {
@@ -385,9 +395,28 @@ where
         }
     }
 
+    fn is_listed(&self) -> bool {
+        #[cfg(feature = "unstable")]
+        if self.first.has_remaining() {
+            return true;
+        }
+        self.list.has_remaining()
+    }
+
     /// Writes once; no more than `most` octets, if the first slice has as many.
     fn poll_write_some(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
         let transport = Pin::new(&mut self.transport);
+        #[cfg(feature = "unstable")]
+        if self.first.has_remaining() {
+            let some = &self.first[..most.min(self.first.len())];
+            let written = ready!(transport.poll_write(cx, some))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.first.advance(written);
+            self.unflushed = true;
+            return Poll::Ready(Ok(written));
+        }
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let count = self.bodies.slices(&self.list, &mut slices);
         let slices = &slices[..count];

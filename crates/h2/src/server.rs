@@ -396,7 +396,7 @@ impl Builder {
         self
     }
 
-    /// The largest header list that is accepted, in bytes (RFC 9113 section 6.5.2). Default: 16 MiB, not announced. A larger
+    /// The largest header list that is accepted, in bytes (RFC 9113 section 6.5.2). Default: 16 MiB. A larger
     /// request is answered with 431.
     pub fn max_header_list_size(&mut self, max: u32) -> &mut Self {
         self.settings.max_header_list_size = Some(max);
@@ -409,7 +409,7 @@ impl Builder {
         self
     }
 
-    /// The streams that the client may have open at once. Others are refused. Default: 100,000, not announced.
+    /// The streams that the client may have open at once. Others are refused. Default: 100,000.
     pub fn max_concurrent_streams(&mut self, max: u32) -> &mut Self {
         self.settings.max_concurrent_streams = Some(max);
         self

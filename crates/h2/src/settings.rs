@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "unstable")]
+use fullbore_proto::Role;
 use fullbore_proto::{
-    Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, Role, StreamId, WindowSize,
+    Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, WindowSize,
 };
 
 use crate::{reason, windows};
@@ -11,7 +13,7 @@ use crate::{reason, windows};
 /// The largest header list that is accepted if the builder sets none, in bytes.
 const DEFAULT_HEADER_LIST: u32 = 16 << 20;
 
-/// The streams that a server accepts if the builder sets no limit. None is announced.
+/// The streams that a server accepts if the builder sets no limit.
 const DEFAULT_STREAMS: u32 = 100_000;
 
 /// The unsent bytes of a stream up to which it has capacity.
@@ -22,9 +24,6 @@ const DEFAULT_ERROR_RESETS: usize = 1_024;
 
 /// What SETTINGS_MAX_FRAME_SIZE may be (RFC 9113 section 6.5.2).
 const FRAME_SIZES: core::ops::RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
-
-/// The opaque data of the PING of a graceful shutdown.
-const SHUTDOWN_PING: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
 
 /// No time limit: this crate has no timers, and its users have their own. A duration that cannot pass.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -41,8 +40,8 @@ pub(crate) struct Settings {
     pub(crate) max_send_buffer_size: usize,
     pub(crate) max_error_resets: Option<usize>,
     pub(crate) enable_connect_protocol: bool,
+    #[cfg(feature = "unstable")]
     pub(crate) enable_push: bool,
-    pub(crate) first_stream: StreamId,
 }
 
 impl Default for Settings {
@@ -58,8 +57,8 @@ impl Default for Settings {
             max_send_buffer_size: DEFAULT_SEND_BUFFER,
             max_error_resets: Some(DEFAULT_ERROR_RESETS),
             enable_connect_protocol: false,
+            #[cfg(feature = "unstable")]
             enable_push: true,
-            first_stream: StreamId::FIRST_CLIENT,
         }
     }
 }
@@ -134,7 +133,7 @@ impl Settings {
 
     /// The settings of the engine. All its guards are on. Its time limits are off: nothing but the user's polls drives a
     /// connection.
-    pub(crate) fn to_engine(&self, role: Role) -> Config {
+    pub(crate) fn to_engine(&self) -> Config {
         let mut config = Config::default();
         self.set_windows(&mut config);
         config.max_frame_size = self.max_frame_size.unwrap_or(config.max_frame_size);
@@ -142,12 +141,9 @@ impl Settings {
         config.max_concurrent_streams = self.max_concurrent_streams.unwrap_or(DEFAULT_STREAMS);
         config.enable_connect_protocol = self.enable_connect_protocol;
         config.initial_max_send_streams = u32::try_from(self.initial_max_send_streams).unwrap_or(u32::MAX);
-        config.first_stream = self.first_stream;
-        config.announced_settings = Some(self.announced(role));
         config.relative_requests = true;
         config.gather_small_data = false;
         config.debug_data = reason::debug_data;
-        config.shutdown_ping = SHUTDOWN_PING;
         if cfg!(feature = "unstable") {
             config.stream_refill = Refill::HalfRest;
             config.connection_refill = Refill::HalfRest;
@@ -188,14 +184,38 @@ impl Settings {
         config
     }
 
-    /// The identifiers of the settings that were set. Push is always refused.
-    fn announced(&self, role: Role) -> Vec<u16> {
+    /// The first bytes of a connection without the settings that the builder does not set, as tests of the published crate
+    /// expect them. The engine's values for those are the defaults of RFC 9113, or concern this side alone.
+    #[cfg(feature = "unstable")]
+    pub(crate) fn quiet(&self, role: Role, first: &[u8]) -> bytes::Bytes {
+        const FRAME_HEADER: usize = 9;
+        const ENTRY: usize = 6;
+        let start = if role == Role::Client {
+            crate::driver::PREFACE
+        } else {
+            0
+        };
+        let (header, frames) = first[start..].split_at(FRAME_HEADER);
+        let (entries, rest) = frames.split_at(usize::from(u16::from_be_bytes([header[1], header[2]])));
+        let announced = self.announced();
+        let is_set = |entry: &&[u8]| announced.contains(&u16::from_be_bytes([entry[0], entry[1]]));
+        let entries = entries
+            .chunks_exact(ENTRY)
+            .filter(is_set)
+            .collect::<Vec<_>>()
+            .concat();
+        let length = (entries.len() as u32).to_be_bytes();
+        [&first[..start], &length[1..], &header[3..], &entries, rest]
+            .concat()
+            .into()
+    }
+
+    /// The identifiers of the settings that were set.
+    #[cfg(feature = "unstable")]
+    fn announced(&self) -> Vec<u16> {
         let set = [
             (0x1, self.header_table_size.is_some()),
-            (
-                0x2,
-                role == Role::Client && !(self.enable_push && cfg!(feature = "unstable")),
-            ),
+            (0x2, !self.enable_push),
             (0x3, self.max_concurrent_streams.is_some()),
             (0x4, self.initial_window_size.is_some()),
             (0x5, self.max_frame_size.is_some()),

@@ -68,7 +68,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn shared(role: Role, settings: &Settings) -> Arc<Shared> {
-        let config = settings.to_engine(role);
+        let config = settings.to_engine();
         let mut engine = match role {
             Role::Client => Connection::client(config, Time::ZERO),
             Role::Server => Connection::server(config, Time::ZERO),
@@ -94,6 +94,14 @@ impl State {
             pings: Pings::default(),
             reported: false,
         })))
+    }
+
+    /// The first bytes that are written: see [`Settings::quiet`].
+    #[cfg(feature = "unstable")]
+    pub(crate) fn first_bytes(&mut self, settings: &Settings) -> Bytes {
+        let mut list = Transmit::new();
+        self.transmit(&mut list);
+        settings.quiet(self.engine.role(), &list.copy_to_bytes(list.remaining()))
     }
 
     fn now(&self) -> Time {

@@ -4,10 +4,7 @@ use core::time::Duration;
 
 use crate::error::ConnectionError;
 use crate::flow::{DEFAULT_WINDOW, MemoryBudget, Refill, Share, StreamBudget, WindowSize};
-use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Setting};
 use crate::guard::Limit;
-use crate::hpack::DEFAULT_TABLE_SIZE;
-use crate::id::StreamId;
 use crate::schedule::Scheduling;
 
 /// The settings of a connection. [`Config::default`] is meant to be right for most.
@@ -86,16 +83,9 @@ pub struct Config {
     pub encoder_table_size: u32,
     /// Whether a server accepts extended CONNECT (RFC 8441). Default: off.
     pub enable_connect_protocol: bool,
-    /// The settings that the first SETTINGS frame carries, by identifier (RFC 9113 section 6.5.2). Default: none, for all
-    /// that differ from their defaults or matter to the peer. What is left out has the value of the RFC: windows of 65,535
-    /// bytes, frames of 16,384, a table of 4,096, and no extended CONNECT. Push is refused and the limits on streams and
-    /// field sections are kept in any case.
-    pub announced_settings: Option<Vec<u16>>,
     /// The most streams that a client opens before the server's SETTINGS arrive. Default: 100, which RFC 9113 section 6.5.2
     /// recommends to servers as the least.
     pub initial_max_send_streams: u32,
-    /// The first stream that a client opens. Default: 1. A server's identifier counts as 1.
-    pub first_stream: StreamId,
     /// The debug data of GOAWAY for an error that the engine found. Default: [`ConnectionError::reason`]. The reason of
     /// [`Connection::abort`](crate::Connection::abort) is always sent.
     pub debug_data: fn(&ConnectionError) -> &'static str,
@@ -145,8 +135,6 @@ pub struct Config {
     /// The longest time between the two GOAWAY frames of a graceful shutdown. Default: 1 s. Usually it is a round
     /// trip.
     pub shutdown_grace: Duration,
-    /// The opaque data of the PING between them. Default: `shutdown`.
-    pub shutdown_ping: [u8; 8],
     /// The time limit for the peer's preface and SETTINGS. Default: 10 s.
     pub preface_timeout: Duration,
     /// The time limit for the acknowledgement of SETTINGS (RFC 9113 section 6.5.3). Default: 30 s. Then the
@@ -290,9 +278,7 @@ impl Default for Config {
             header_table_size: 4_096,
             encoder_table_size: 4_096,
             enable_connect_protocol: false,
-            announced_settings: None,
             initial_max_send_streams: 100,
-            first_stream: StreamId::FIRST_CLIENT,
             debug_data: ConnectionError::reason,
             relative_requests: false,
             gather_small_data: true,
@@ -309,7 +295,6 @@ impl Default for Config {
             send_buffer: 384 << 10,
             max_header_memory: 4 << 20,
             shutdown_grace: Duration::from_secs(1),
-            shutdown_ping: *b"shutdown",
             preface_timeout: Duration::from_secs(10),
             settings_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
@@ -353,31 +338,6 @@ impl Config {
     pub(crate) fn first_connection_window(&self) -> u32 {
         let first = self.first_windows.filter(|_| self.adaptive);
         first.map_or(0, |first| first.connection.max(DEFAULT_WINDOW).bytes())
-    }
-
-    /// Settings that are not announced have the values of RFC 9113 section 6.5.2.
-    pub(crate) fn leave_out_settings(&mut self) {
-        let announced = self.announced_settings.as_deref().unwrap_or(&[]);
-        let is_silent = |setting: Setting| !announced.contains(&setting.identifier());
-        let table_size = DEFAULT_TABLE_SIZE as u32;
-        let silent_window = is_silent(Setting::InitialWindowSize(0));
-        let silent_frame_size = is_silent(Setting::MaxFrameSize(0));
-        let silent_table = is_silent(Setting::HeaderTableSize(0));
-        let silent_connect = is_silent(Setting::EnableConnectProtocol(false));
-        match &mut self.first_windows {
-            _ if !silent_window => {}
-            Some(first) if self.adaptive => first.stream = DEFAULT_WINDOW,
-            _ => self.stream_window = DEFAULT_WINDOW,
-        }
-        if silent_frame_size {
-            self.max_frame_size = DEFAULT_MAX_FRAME_SIZE;
-        }
-        if silent_table {
-            self.header_table_size = table_size;
-        }
-        if silent_connect {
-            self.enable_connect_protocol = false;
-        }
     }
 
     /// The bytes of a body that have to arrive within `body_timeout`.

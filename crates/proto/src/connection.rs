@@ -105,9 +105,6 @@ impl Connection {
             config.max_frame_size = config.max_frame_size.clamp(*sizes.start(), *sizes.end());
             config.send_frame_size = config.send_frame_size.max(1);
         }
-        if config.announced_settings.is_some() {
-            Arc::make_mut(&mut config).leave_out_settings();
-        }
         let (flow, stream_window) = FlowControl::new(role, &config);
         let mut connection = Connection {
             role,

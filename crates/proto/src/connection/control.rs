@@ -90,8 +90,7 @@ impl Connection {
             return Ok(());
         }
         let has_begun = self.shutdown.has_begun();
-        let shutdown = has_begun.then_some(self.config.shutdown_ping);
-        match self.pings.answer(ping.opaque, shutdown, self.now) {
+        match self.pings.answer(ping.opaque, has_begun, self.now) {
             Answer::Known => Ok(()),
             Answer::Drained => {
                 self.upload_was_on_its_way();

@@ -20,7 +20,7 @@ impl Connection {
             Role::Client => self.finalize_shutdown(),
             Role::Server => {
                 self.writer.go_away(i32::MAX as u32, ErrorCode::NO_ERROR, b"");
-                Pings::announce_shutdown(&mut self.writer, self.config.shutdown_ping);
+                Pings::announce_shutdown(&mut self.writer);
                 self.shutdown.announce(self.now + self.config.shutdown_grace);
             }
         }

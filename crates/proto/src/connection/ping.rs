@@ -18,6 +18,9 @@ const KEEP_ALIVE: [u8; 8] = *b"areuthr?";
 /// Follows a large upload. The peer reads it behind the upload, so that its answer tells when buffers of the path have drained.
 const DRAIN: [u8; 8] = *b"drained?";
 
+/// Follows the first GOAWAY of a graceful shutdown. Servers of hyper send the same, so that tools know it.
+const SHUTDOWN: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+
 #[derive(Debug)]
 pub(super) struct Pings {
     round_trip: RoundTrip,
@@ -91,21 +94,16 @@ impl Pings {
     }
 
     /// Its acknowledgement shows that the peer has received the first GOAWAY of a graceful shutdown.
-    pub(super) fn announce_shutdown(writer: &mut Writer, opaque: [u8; 8]) {
-        writer.ping(opaque);
+    pub(super) fn announce_shutdown(writer: &mut Writer) {
+        writer.ping(SHUTDOWN);
     }
 
     /// Sends a PING of the owner, whose opaque data must be none of this endpoint's own.
-    pub(super) fn ask(
-        &mut self,
-        writer: &mut Writer,
-        opaque: [u8; 8],
-        shutdown: [u8; 8],
-    ) -> Result<(), UsageError> {
+    pub(super) fn ask(&mut self, writer: &mut Writer, opaque: [u8; 8]) -> Result<(), UsageError> {
         if self.owner.is_some() {
             return Err(UsageError::PingUnanswered);
         }
-        if [PROBE, KEEP_ALIVE, DRAIN, shutdown].contains(&opaque) {
+        if [PROBE, KEEP_ALIVE, DRAIN, SHUTDOWN].contains(&opaque) {
             return Err(UsageError::PingReserved);
         }
         self.owner = Some(Box::new(opaque));
@@ -117,10 +115,9 @@ impl Pings {
         writer.ping(KEEP_ALIVE);
     }
 
-    /// `shutdown` is the opaque data of the PING of a graceful shutdown that has begun.
-    pub(super) fn answer(&mut self, opaque: [u8; 8], shutdown: Option<[u8; 8]>, now: Time) -> Answer {
+    pub(super) fn answer(&mut self, opaque: [u8; 8], shuts_down: bool, now: Time) -> Answer {
         match opaque {
-            _ if shutdown == Some(opaque) => Answer::Shutdown,
+            SHUTDOWN if shuts_down => Answer::Shutdown,
             _ if self.owner.as_deref() == Some(&opaque) => {
                 self.owner = None;
                 Answer::Owner

@@ -70,15 +70,6 @@ impl Settings {
             Setting::MaxHeaderListSize(config.max_header_list_size),
             Setting::HeaderTableSize(config.header_table_size),
         ];
-        if let Some(announced) = &config.announced_settings {
-            settings.push(Setting::EnablePush(false));
-            settings.push(Setting::MaxConcurrentStreams(config.max_concurrent_streams));
-            settings.push(Setting::NoRfc7540Priorities(true));
-            settings.push(Setting::EnableConnectProtocol(config.enable_connect_protocol));
-            let is_announced = |setting: &Setting| announced.contains(&setting.identifier());
-            settings.retain(is_announced);
-            return settings;
-        }
         match role {
             Role::Client => settings.push(Setting::EnablePush(false)),
             Role::Server => {

@@ -135,7 +135,7 @@ impl Streams {
                 credit_waits: CreditWaits::default(),
             },
             closed: ClosedLog::default(),
-            next_stream: (role == Role::Client).then(|| first_stream(config)),
+            next_stream: (role == Role::Client).then_some(StreamId::FIRST_CLIENT),
             highest_peer_stream: 0,
             highest_processed: 0,
             finished: 0,
@@ -572,14 +572,6 @@ impl Streams {
     }
 }
 
-/// The first stream that a client opens.
-fn first_stream(config: &Config) -> StreamId {
-    match config.first_stream.is_client_initiated() {
-        true => config.first_stream,
-        false => StreamId::FIRST_CLIENT,
-    }
-}
-
 impl Deref for Entry<'_> {
     type Target = Stream;
 
@@ -757,5 +749,21 @@ impl Entry<'_> {
             released: self.stream.released,
             withdrawn,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_has_used_the_last_identifier_opens_no_stream() {
+        let mut streams = Streams::new(Role::Client, &Config::default(), WindowSize::MAX);
+        assert_eq!(streams.take_id(), Some(StreamId::FIRST_CLIENT));
+        let last = StreamId::new(i32::MAX as u32).expect("it is not 0");
+        streams.next_stream = Some(last);
+        assert_eq!(streams.take_id(), Some(last));
+        assert_eq!((streams.next_id(), streams.take_id()), (None, None));
+        assert!(!streams.is_unopened(last));
     }
 }

@@ -65,8 +65,7 @@ impl Connection {
         if self.shutdown.has_failed() {
             return Err(UsageError::ConnectionFailed);
         }
-        self.pings
-            .ask(&mut self.writer, opaque, self.config.shutdown_ping)
+        self.pings.ask(&mut self.writer, opaque)
     }
 
     /// A frame or header block is complete.

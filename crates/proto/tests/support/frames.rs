@@ -4,6 +4,9 @@ pub(crate) use fullbore_testing::frames::*;
 
 use fullbore_proto::ErrorCode;
 
+/// The opaque data of the PING that follows the first GOAWAY of a graceful shutdown.
+pub(crate) const SHUTDOWN: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+
 pub(crate) fn reset(stream: u32, code: ErrorCode) -> Vec<u8> {
     fullbore_testing::frames::reset(stream, code.0)
 }

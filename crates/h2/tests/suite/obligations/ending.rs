@@ -397,14 +397,39 @@ async fn a_hundred_empty_frames_of_data_are_allowed_at_once() {
 #[tokio::test]
 #[cfg_attr(feature = "unstable", ignore = "sends SETTINGS as the builder sets them")]
 async fn settings_carry_what_was_set_and_refuse_push() {
-    let (near, mut far) = tokio::io::duplex(4_096);
-    let (_requests, connection) = client::handshake(near).await.unwrap();
+    let (near, far) = tokio::io::duplex(4_096);
+    let mut builder = client::Builder::new();
+    builder.initial_window_size(70_000).max_header_list_size(9_000);
+    let (_requests, connection) = builder.handshake::<_, Bytes>(near).await.unwrap();
     let _connection = tokio::spawn(connection);
-    let mut octets = [0; 24 + 15];
-    soon(tokio::io::AsyncReadExt::read_exact(&mut far, &mut octets))
-        .await
-        .unwrap();
-    assert_eq!(&octets[24..], [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
+    let settings = Peer::after_preface(far).await.hears_of(SETTINGS).await;
+    let mut entries: Vec<_> = settings
+        .payload
+        .chunks(6)
+        .map(|entry| (entry[1], u32::from_be_bytes(entry[2..].try_into().unwrap())))
+        .collect();
+    entries.sort_unstable();
+    assert_eq!(
+        entries,
+        [(1, 4_096), (2, 0), (4, 70_000), (5, 16_384), (6, 9_000)]
+    );
+}
+
+#[tokio::test]
+#[cfg_attr(not(feature = "unstable"), ignore = "sends every setting")]
+async fn for_the_tests_of_the_published_crate_settings_carry_what_was_set_alone() {
+    let first = |builder: client::Builder| async move {
+        let (near, far) = tokio::io::duplex(4_096);
+        let (_requests, connection) = builder.handshake::<_, Bytes>(near).await.unwrap();
+        let _connection = tokio::spawn(connection);
+        Peer::after_preface(far).await.hears_of(SETTINGS).await.payload
+    };
+    let mut builder = client::Builder::new();
+    assert!(first(builder.clone()).await.is_empty());
+    builder.enable_push(false).initial_window_size(1);
+    let mut entries: Vec<_> = first(builder).await.chunks(6).map(<[u8]>::to_vec).collect();
+    entries.sort_unstable();
+    assert_eq!(entries, [[0, 2, 0, 0, 0, 0], [0, 4, 0, 0, 0, 1]]);
 }
 
 #[tokio::test]

@@ -729,7 +729,7 @@ fn the_time_for_answers_begins_when_the_client_ends_its_half_though_the_last_str
     let mut faced = server(Config::default());
     faced.says(&frames::get(1));
     faced.connection.shutdown(faced.now);
-    faced.says(&frames::ping(frames::ACK, b"shutdown"));
+    faced.says(&frames::ping(frames::ACK, &frames::SHUTDOWN));
     assert_eq!(faced.heard_of(FrameType::GOAWAY).len(), 2);
     faced.waits(seconds(20));
     assert!(!faced.connection.end_of_transport(faced.now));

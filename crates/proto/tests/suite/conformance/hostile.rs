@@ -415,7 +415,7 @@ fn answers_to_pings_that_were_not_sent_are_limited() {
         frames::ping(frames::ACK, b"12345678")
     });
     is_limited(&mut Faced::client(limited()), PeerLimit::Pings, |_| {
-        frames::ping(frames::ACK, b"shutdown")
+        frames::ping(frames::ACK, &frames::SHUTDOWN)
     });
 }
 
@@ -443,7 +443,7 @@ fn a_go_away_that_takes_back_what_it_said_is_an_error() {
 fn streams_opened_after_the_end_was_named_are_limited() {
     let mut faced = Faced::server(limited());
     faced.connection.shutdown(faced.now);
-    faced.says(&frames::ping(frames::ACK, b"shutdown"));
+    faced.says(&frames::ping(frames::ACK, &frames::SHUTDOWN));
     assert_eq!(faced.heard_of(fullbore_proto::FrameType::GOAWAY).len(), 2);
     is_limited(&mut faced, PeerLimit::RefusedStreams, |round| {
         frames::get(2 * round + 1)

@@ -122,7 +122,7 @@ fn a_graceful_end_waits_for_a_round_trip_and_then_for_the_streams_under_way() {
     faced.sees(at(7));
     faced.connection.shutdown(faced.now);
     assert_eq!(faced.next(), Some(at(7 + 1)));
-    faced.says(&frames::ping(frames::ACK, b"shutdown"));
+    faced.says(&frames::ping(frames::ACK, &frames::SHUTDOWN));
     assert_eq!(faced.next(), Some(at(7 + 40)));
 }
 

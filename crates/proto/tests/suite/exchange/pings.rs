@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fullbore_proto::{Config, ErrorCode, Event, FrameType, UsageError};
 
-use crate::support::config;
 use crate::support::frames::{self, ACK};
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
@@ -61,13 +60,12 @@ fn one_ping_of_the_owner_is_unanswered_at_a_time() {
 
 #[test]
 fn pings_of_the_connection_and_of_its_owner_are_never_confused() {
-    let mut faced = Faced::server(config(|config| config.shutdown_ping = *b"farewell"));
-    for own in [*b"roundtri", *b"areuthr?", *b"farewell"] {
+    let mut faced = Faced::server(Config::default());
+    for own in [*b"roundtri", *b"areuthr?", frames::SHUTDOWN] {
         assert_eq!(faced.connection.ping(own), Err(UsageError::PingReserved));
     }
     assert!(faced.heard().is_empty());
-    // The default data of the shutdown is the owner's here.
-    faced.connection.ping(*b"shutdown").unwrap();
+    faced.connection.ping(*b"of owner").unwrap();
     assert!(faced.connection.measure_round_trip(faced.now));
     faced.connection.shutdown(faced.now);
     let heard = faced.heard();
@@ -75,16 +73,16 @@ fn pings_of_the_connection_and_of_its_owner_are_never_confused() {
         .iter()
         .filter(|frame| frame.header.frame_type == FrameType::PING);
     let sent: Vec<_> = sent.map(|frame| &frame.payload[..]).collect();
-    assert_eq!(sent, [&b"shutdown"[..], b"roundtri", b"farewell"]);
+    assert_eq!(sent, [&b"of owner"[..], b"roundtri", &frames::SHUTDOWN]);
     faced.says(&frames::ping(ACK, b"roundtri"));
     assert!(pongs(&faced.events()).is_empty());
-    faced.says(&frames::ping(ACK, b"shutdown"));
-    assert_eq!(pongs(&faced.events()), [*b"shutdown"]);
+    faced.says(&frames::ping(ACK, b"of owner"));
+    assert_eq!(pongs(&faced.events()), [*b"of owner"]);
     assert!(
         faced.heard().is_empty(),
         "the first GOAWAY is not known to have arrived"
     );
-    faced.says(&frames::ping(ACK, b"farewell"));
+    faced.says(&frames::ping(ACK, &frames::SHUTDOWN));
     assert!(pongs(&faced.events()).is_empty());
     assert_eq!(faced.heard_of(FrameType::GOAWAY).len(), 1);
 }

@@ -47,7 +47,7 @@ fn trailers_of_a_request_arrive_after_a_graceful_shutdown_has_begun() {
     let mut faced = Faced::server(Config::default());
     faced.says(&frames::post(1));
     faced.connection.shutdown(faced.now);
-    faced.says(&frames::ping(frames::ACK, b"shutdown"));
+    faced.says(&frames::ping(frames::ACK, &frames::SHUTDOWN));
     faced.says(&frames::data(1, 0, b"body"));
     faced.says(&frames::headers(
         1,

@@ -274,7 +274,7 @@ fn a_goaway_never_names_a_higher_last_stream_than_the_one_before() {
     let mut faced = Faced::server(Config::default());
     faced.says(&frames::get(1));
     faced.connection.shutdown(faced.now);
-    faced.says(&frames::ping(frames::ACK, b"shutdown"));
+    faced.says(&frames::ping(frames::ACK, &frames::SHUTDOWN));
     faced.says(&frames::get(9));
     faced.says(&frames::data(0, 0, b""));
     let last: Vec<_> = faced
