@@ -58,7 +58,7 @@ thread_local! {
 }
 
 /// The length of the client's connection preface (RFC 9113 section 3.4).
-pub(crate) const PREFACE: usize = 24;
+const PREFACE: usize = 24;
 
 pub(crate) struct Driver<T, B> {
     transport: T,
@@ -109,7 +109,10 @@ impl<T, B> Driver<T, B> {
     pub(crate) fn new(transport: T, role: Role, settings: &Settings) -> Self {
         let shared = State::shared(role, settings);
         #[cfg(feature = "unstable")]
-        let first = shared.lock().first_bytes(settings);
+        let first = {
+            let start = if role == Role::Client { PREFACE } else { 0 };
+            shared.lock().first_bytes(settings, start)
+        };
         Driver {
             transport,
             #[cfg(feature = "unstable")]

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "unstable")]
-use fullbore_proto::Role;
 use fullbore_proto::{
     Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, WindowSize,
 };
@@ -142,14 +140,11 @@ impl Settings {
         config.enable_connect_protocol = self.enable_connect_protocol;
         config.initial_max_send_streams = u32::try_from(self.initial_max_send_streams).unwrap_or(u32::MAX);
         config.relative_requests = true;
-        config.gather_small_data = false;
         config.debug_data = reason::debug_data;
         if cfg!(feature = "unstable") {
             config.stream_refill = Refill::HalfRest;
             config.connection_refill = Refill::HalfRest;
             config.write_size = 256;
-            config.join_data = false;
-            config.huffman_if_equal = true;
         }
         self.limit_headers(&mut config);
         config.provoked_resets = match self.max_error_resets {
@@ -185,16 +180,12 @@ impl Settings {
     }
 
     /// The first bytes of a connection without the settings that the builder does not set, as tests of the published crate
-    /// expect them. The engine's values for those are the defaults of RFC 9113, or concern this side alone.
+    /// expect them. The engine's values for those are the defaults of RFC 9113, or concern this side alone. `start` is where
+    /// SETTINGS begin.
     #[cfg(feature = "unstable")]
-    pub(crate) fn quiet(&self, role: Role, first: &[u8]) -> bytes::Bytes {
+    pub(crate) fn quiet(&self, first: &[u8], start: usize) -> bytes::Bytes {
         const FRAME_HEADER: usize = 9;
         const ENTRY: usize = 6;
-        let start = if role == Role::Client {
-            crate::driver::PREFACE
-        } else {
-            0
-        };
         let (header, frames) = first[start..].split_at(FRAME_HEADER);
         let (entries, rest) = frames.split_at(usize::from(u16::from_be_bytes([header[1], header[2]])));
         let announced = self.announced();

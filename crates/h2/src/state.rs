@@ -98,10 +98,10 @@ impl State {
 
     /// The first bytes that are written: see [`Settings::quiet`].
     #[cfg(feature = "unstable")]
-    pub(crate) fn first_bytes(&mut self, settings: &Settings) -> Bytes {
+    pub(crate) fn first_bytes(&mut self, settings: &Settings, start: usize) -> Bytes {
         let mut list = Transmit::new();
         self.transmit(&mut list);
-        settings.quiet(self.engine.role(), &list.copy_to_bytes(list.remaining()))
+        settings.quiet(&list.copy_to_bytes(list.remaining()), start)
     }
 
     fn now(&self) -> Time {

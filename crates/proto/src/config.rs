@@ -92,15 +92,6 @@ pub struct Config {
     /// Whether a request may have a URI without scheme and authority, and is then sent with the scheme `http` and no
     /// `:authority`. Default: off; most servers refuse such a request.
     pub relative_requests: bool,
-    /// Whether DATA payloads of less than 2 KiB that wait to be read are copied together. Default: on. If off, each is a
-    /// chunk of its own, which costs memory for each frame.
-    pub gather_small_data: bool,
-    /// Whether a DATA frame may carry data of several calls of [`Connection::send_data`](crate::Connection::send_data), and an
-    /// end that was said without data. Default: on, for fewer frames.
-    pub join_data: bool,
-    /// Whether field strings are Huffman-coded even if the code is as long as the string. Default: off, which costs
-    /// less.
-    pub huffman_if_equal: bool,
     /// How streams share the connection by default. Default: in order.
     pub scheduling: Scheduling,
     /// The low-water mark of a stream's send queue, in bytes: see
@@ -281,9 +272,6 @@ impl Default for Config {
             initial_max_send_streams: 100,
             debug_data: ConnectionError::reason,
             relative_requests: false,
-            gather_small_data: true,
-            join_data: true,
-            huffman_if_equal: false,
             scheduling: Scheduling::InOrder,
             send_low_water: 128 << 10,
             record_size: 0,

@@ -110,7 +110,7 @@ impl Connection {
             role,
             now,
             reader: Reader::new(role),
-            writer: Writer::new(config.encoder_table_size, config.huffman_if_equal),
+            writer: Writer::new(config.encoder_table_size),
             streams: Streams::new(role, &config, stream_window),
             flow,
             settings: Settings::new(&config, stream_window, now),

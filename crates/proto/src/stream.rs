@@ -97,8 +97,6 @@ pub(crate) struct SendHalf {
     pub(crate) scheduled: Option<Turn>,
     /// Whether data waits for the stream's own window.
     pub(crate) window_blocked: bool,
-    /// Whether the end is to have a frame of its own ([`crate::Config::join_data`]).
-    pub(crate) end_apart: bool,
     /// Whether END_STREAM was sent.
     pub(crate) ended: bool,
     /// Whether the owner waits for credit.
@@ -149,7 +147,6 @@ impl Stream {
                 trailers: None,
                 scheduled: None,
                 window_blocked: false,
-                end_apart: false,
                 ended: false,
                 wants_credit: WantsCredit::No,
                 wants_room: None,

@@ -143,7 +143,7 @@ impl Connection {
         };
         if !piece.is_empty() {
             if stream.state.can_receive() && !stream.receive.discard {
-                stream.receive.queue.push(piece, self.config.gather_small_data);
+                stream.receive.queue.push(piece);
                 stream.announce(&mut self.events);
             } else {
                 // Nobody will read it, so it is consumed here (law 3).

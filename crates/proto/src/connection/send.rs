@@ -239,7 +239,6 @@ impl Connection {
         let data = data.into();
         if end {
             stream.send.phase = Phase::Done;
-            stream.send.end_apart = data.is_empty() && !self.config.join_data;
         }
         stream.send.queue.push(data);
         stream.reschedule(&self.ledgers, self.now);

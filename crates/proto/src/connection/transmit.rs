@@ -200,11 +200,7 @@ impl Connection {
         }
         let half = &mut stream.send;
         let stream_window = half.credit.usable();
-        let queued = match self.config.join_data {
-            true => half.queue.bytes(),
-            false => half.queue.first_bytes(),
-        };
-        let wanted = queued.min(largest);
+        let wanted = half.queue.bytes().min(largest);
         let length = wanted.min(stream_window).min(connection_window);
         if length < wanted && length < TINY_FRAME {
             let by_stream = stream_window < wanted;
@@ -229,7 +225,7 @@ impl Connection {
         };
         half.held_since = None;
         let last = length == half.queue.bytes() && half.phase == Phase::Done;
-        let end = last && half.trailers.is_none() && !half.end_apart;
+        let end = last && half.trailers.is_none();
         self.writer.data_header(out, stream.id, length, end);
         let half = &mut stream.send;
         half.queue.take(length, |chunk| out.put_payload(chunk));

@@ -53,11 +53,9 @@ pub(super) struct Writer {
 struct Bodies(Vec<(usize, Bytes)>);
 
 impl Writer {
-    pub(super) fn new(encoder_table_size: u32, huffman_if_equal: bool) -> Self {
-        let mut encoder = Encoder::new(encoder_table_size as usize);
-        encoder.set_huffman_if_equal(huffman_if_equal);
+    pub(super) fn new(encoder_table_size: u32) -> Self {
         Writer {
-            encoder,
+            encoder: Encoder::new(encoder_table_size as usize),
             answers: None,
             rested: false,
             date: None,

@@ -42,8 +42,6 @@ pub struct Encoder {
     /// How often the table has changed.
     changes: u32,
     own_cap: u32,
-    /// 1 if a string is Huffman-coded that is as long without it, otherwise 0.
-    tie: u32,
     /// A table size to be signalled at the next block, and the smallest there was since the last.
     owed_update: Option<SizeUpdate>,
 }
@@ -82,16 +80,10 @@ impl Encoder {
             place: 0,
             changes: 0,
             own_cap: u32::try_from(own_cap).unwrap_or(u32::MAX),
-            tie: 0,
             owed_update: None,
         };
         encoder.set_max_table_size(DEFAULT_TABLE_SIZE);
         encoder
-    }
-
-    /// Whether strings are Huffman-coded that are as long without it. At first they are not.
-    pub fn set_huffman_if_equal(&mut self, coded: bool) {
-        self.tie = u32::from(coded);
     }
 
     /// The peer's SETTINGS_HEADER_TABLE_SIZE in bytes. The next block signals what follows from it.
@@ -241,7 +233,7 @@ impl Encoder {
             index => index,
         };
         integer::encode(name_index, 4, if never_indexed { 0x10 } else { 0 }, out);
-        encode_literal(name_index, name, value, self.tie, out);
+        encode_literal(name_index, name, value, out);
     }
 
     /// From the table, or as a literal that enters it; the number of its entry.
@@ -265,7 +257,7 @@ impl Encoder {
             None => 0,
         };
         integer::encode(name_index, 6, 0x40, out);
-        encode_literal(name_index, name, value, self.tie, out);
+        encode_literal(name_index, name, value, out);
         self.changes = self.changes.wrapping_add(1);
         self.table.insert(hashes, name, value)
     }
@@ -288,17 +280,17 @@ impl Encoder {
 
 /// The strings of a literal, after its first integer.
 #[inline]
-fn encode_literal(name_index: usize, name: FieldNameRef<'_>, value: &[u8], tie: u32, out: &mut Vec<u8>) {
+fn encode_literal(name_index: usize, name: FieldNameRef<'_>, value: &[u8], out: &mut Vec<u8>) {
     if name_index == 0 {
-        encode_string(name.as_bytes(), tie, out);
+        encode_string(name.as_bytes(), out);
     }
-    encode_string(value, tie, out);
+    encode_string(value, out);
 }
 
-/// A string literal, Huffman-coded if that is shorter, or with a `tie` of 1 no longer (RFC 7541 section 5.2).
-fn encode_string(octets: &[u8], tie: u32, out: &mut Vec<u8>) {
+/// A string literal, Huffman-coded if that is shorter (RFC 7541 section 5.2).
+fn encode_string(octets: &[u8], out: &mut Vec<u8>) {
     let coded_length = huffman::encoded_length(octets);
-    if coded_length < octets.len() + tie as usize {
+    if coded_length < octets.len() {
         integer::encode(coded_length, 7, 0x80, out);
         huffman::encode(octets, out);
     } else {

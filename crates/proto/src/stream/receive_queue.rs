@@ -19,15 +19,15 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// Appends a payload: a slice of the slab as it is, a short one by copy. With `gathers`, short ones form one chunk.
-    pub(crate) fn push(&mut self, payload: Bytes, gathers: bool) {
+    /// Appends a payload: a slice of the slab as it is. Short ones are copied, and form one chunk.
+    pub(crate) fn push(&mut self, payload: Bytes) {
         self.bytes += payload.len();
         if payload.len() >= COPY_BELOW {
             self.seal_tail();
             self.chunks.push_back(payload);
             return;
         }
-        if !gathers || self.tail.len() + payload.len() > TAIL_CHUNK {
+        if self.tail.len() + payload.len() > TAIL_CHUNK {
             self.seal_tail();
         }
         self.tail.extend_from_slice(&payload);
@@ -89,9 +89,9 @@ mod tests {
             _held: Arc::clone(&held),
         });
         let mut queue = ReceiveQueue::default();
-        queue.push(slab.slice(..3_000), true);
-        queue.push(slab.slice(3_000..), true);
-        queue.push(slab.slice(..1_000), true);
+        queue.push(slab.slice(..3_000));
+        queue.push(slab.slice(3_000..));
+        queue.push(slab.slice(..1_000));
         drop(slab);
         assert_eq!(Arc::strong_count(&held), 2);
         assert_eq!(queue.clear(), 6_000);
@@ -107,14 +107,14 @@ mod tests {
         let slab = Bytes::from(vec![7; 20_000]);
         let mut queue = ReceiveQueue::default();
         let mut chunks = VecDeque::new();
-        queue.push(slab.slice(..2_047), true);
-        queue.push(slab.slice(2_047..4_095), true);
+        queue.push(slab.slice(..2_047));
+        queue.push(slab.slice(2_047..4_095));
         queue.drain_into(&mut chunks);
         assert_ne!(chunks[0].as_ptr(), slab.as_ptr());
         assert_eq!(chunks[1].as_ptr(), slab[2_047..].as_ptr());
         chunks.clear();
         for length in [2_047; 8].into_iter().chain([8, 1, 2_047]) {
-            queue.push(slab.slice(..length), true);
+            queue.push(slab.slice(..length));
         }
         assert_eq!(queue.drain_into(&mut chunks), 18_432);
         let lengths: Vec<_> = chunks.iter().map(Bytes::len).collect();
@@ -126,29 +126,15 @@ mod tests {
         let slab = Bytes::from(vec![7; 10_000]);
         let mut queue = ReceiveQueue::default();
         for at in 0..10 {
-            queue.push(slab.slice(at..at + 1), true);
+            queue.push(slab.slice(at..at + 1));
         }
-        queue.push(slab.slice(100..5_000), true);
-        queue.push(slab.slice(5_000..5_001), true);
+        queue.push(slab.slice(100..5_000));
+        queue.push(slab.slice(5_000..5_001));
         let mut chunks = VecDeque::new();
         assert_eq!(queue.drain_into(&mut chunks), 4_911);
         let lengths: Vec<_> = chunks.iter().map(Bytes::len).collect();
         assert_eq!(lengths, [10, 4_900, 1]);
         assert_eq!(chunks[1].as_ptr(), slab[100..].as_ptr());
         assert_eq!(queue.drain_into(&mut chunks), 0);
-    }
-
-    #[test]
-    fn short_payloads_that_are_not_gathered_are_chunks_of_their_own() {
-        let slab = Bytes::from(vec![7; 5_000]);
-        let mut queue = ReceiveQueue::default();
-        for range in [0..1, 1..3, 3..3_003, 3_003..3_004] {
-            queue.push(slab.slice(range), false);
-        }
-        let mut chunks = VecDeque::new();
-        assert_eq!(queue.drain_into(&mut chunks), 3_004);
-        let lengths: Vec<_> = chunks.iter().map(Bytes::len).collect();
-        assert_eq!(lengths, [1, 2, 3_000, 1]);
-        assert_ne!(chunks[0].as_ptr(), slab.as_ptr(), "it does not hold the slab");
     }
 }

@@ -18,11 +18,6 @@ impl SendQueue {
         self.bytes
     }
 
-    /// The length of the first chunk.
-    pub(crate) fn first_bytes(&self) -> usize {
-        self.first.len()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

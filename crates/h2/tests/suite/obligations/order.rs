@@ -196,7 +196,7 @@ async fn data_beyond_a_small_first_window_is_allowed_until_it_is_acknowledged() 
 }
 
 #[tokio::test]
-async fn small_frames_are_chunks_of_their_own_while_they_are_few() {
+async fn small_frames_that_are_not_read_are_few_chunks() {
     let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
     peer.says(HEADERS, END_HEADERS, 1, &request_block("POST")).await;
     for _ in 0..3_000 {
@@ -211,7 +211,6 @@ async fn small_frames_are_chunks_of_their_own_while_they_are_few() {
         lengths.push(chunk.unwrap().len());
     }
     assert_eq!(lengths.iter().sum::<usize>(), 3_003);
-    assert!(lengths[..63].iter().all(|&length| length == 1), "{lengths:?}");
     assert!(lengths.len() < 80, "{} chunks", lengths.len());
 }
 

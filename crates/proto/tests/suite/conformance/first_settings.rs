@@ -6,7 +6,7 @@ use fullbore_proto::{
     Config, Connection, ErrorCode, FrameType, Refill, StreamId, Time, UsageError, WindowSize,
 };
 
-use crate::support::frames::{self, END_STREAM};
+use crate::support::frames;
 use crate::support::peer::{Faced, Heard, id};
 use crate::support::{config, fixed};
 
@@ -140,63 +140,29 @@ fn credit_that_is_half_of_the_rest_is_returned_and_no_less() {
 }
 
 #[test]
-fn small_data_frames_are_read_as_they_came_when_asked() {
-    for gathers in [true, false] {
-        let mut faced = Faced::server(config(|config| config.gather_small_data = gathers));
-        faced.says(&frames::post(1));
-        for piece in [&b"one"[..], b"two", b"three"] {
-            faced.says(&frames::data(1, 0, piece));
-        }
-        let mut chunks = std::collections::VecDeque::new();
-        faced.connection.read(id(1), &mut chunks).unwrap();
-        match gathers {
-            true => assert_eq!(chunks, ["onetwothree"]),
-            false => assert_eq!(chunks, ["one", "two", "three"]),
-        }
+fn small_data_frames_are_read_as_one_chunk() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    for piece in [&b"one"[..], b"two", b"three"] {
+        faced.says(&frames::data(1, 0, piece));
     }
+    let mut chunks = std::collections::VecDeque::new();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    assert_eq!(chunks, ["onetwothree"]);
 }
 
 #[test]
-fn the_data_of_each_call_has_frames_of_its_own_when_asked() {
-    for (joins, expected) in [
-        (true, &[("onetwo", END_STREAM)][..]),
-        (false, &[("one", 0), ("two", 0), ("", END_STREAM)][..]),
-    ] {
-        let mut faced = Faced::server(config(|config| config.join_data = joins));
-        faced.says(&frames::get(1));
-        let response = http::Response::new(());
-        faced.connection.send_response(id(1), &response, false).unwrap();
-        faced
-            .connection
-            .send_data(id(1), Bytes::from("one"), false)
-            .unwrap();
-        faced
-            .connection
-            .send_data(id(1), Bytes::from("two"), false)
-            .unwrap();
-        faced.connection.send_data(id(1), Bytes::new(), true).unwrap();
-        let heard = faced.heard_of(FrameType::DATA);
-        let frames: Vec<_> = heard
-            .iter()
-            .map(|frame| (&frame.payload[..], frame.header.flags.has(Flags::END_STREAM)))
-            .collect();
-        let expected: Vec<_> = expected
-            .iter()
-            .map(|&(data, flags)| (data.as_bytes(), flags == END_STREAM))
-            .collect();
-        assert_eq!(frames, expected);
-        assert!(!faced.connection.has_unfinished_streams());
-    }
-    // The end may be said with the data.
-    let mut faced = Faced::server(config(|config| config.join_data = false));
+fn the_data_of_several_calls_and_the_end_share_a_frame() {
+    let mut faced = Faced::server(Config::default());
     faced.says(&frames::get(1));
     let response = http::Response::new(());
     faced.connection.send_response(id(1), &response, false).unwrap();
-    faced
-        .connection
-        .send_data(id(1), Bytes::from("all"), true)
-        .unwrap();
+    for (data, end) in [("one", false), ("two", false), ("", true)] {
+        let data = Bytes::from(data);
+        faced.connection.send_data(id(1), data, end).unwrap();
+    }
     let heard = faced.heard_of(FrameType::DATA);
-    assert_eq!(heard.len(), 1);
+    assert_eq!((heard.len(), &heard[0].payload[..]), (1, &b"onetwo"[..]));
     assert!(heard[0].header.flags.has(Flags::END_STREAM));
+    assert!(!faced.connection.has_unfinished_streams());
 }

@@ -223,18 +223,6 @@ fn a_small_or_no_table_for_field_compression_works_from_the_first_request_on() {
 }
 
 #[test]
-fn strings_as_long_with_huffman_coding_as_without_it_are_coded_if_the_owner_says_so() {
-    for (if_equal, octet) in [(false, b'b'), (true, 0x8f)] {
-        let mut faced = Faced::client(config(|config| config.huffman_if_equal = if_equal));
-        let request = Request::get("http://example.com/").header("a", "b").body(());
-        faced.connection.open(request.unwrap(), true).unwrap();
-        let heads = faced.heard_of(FrameType::HEADERS);
-        // `b` has the code 100011 (RFC 7541 appendix B).
-        assert_eq!(heads[0].payload.last(), Some(&octet));
-    }
-}
-
-#[test]
 fn a_whole_request_that_was_answered_with_431_is_over() {
     let mut faced = Faced::server(config(|config| config.max_header_list_size = 1_000));
     let value = long_value(1_000);
