@@ -51,12 +51,10 @@ use crate::error::Error;
 use crate::failure::UserError;
 use crate::handle::Handle;
 use crate::message;
+use crate::options::{builder_options, connection_options};
 use crate::settings::Settings;
 use crate::share::{PingPong, RecvStream, SendStream};
 use crate::state::Shared;
-
-/// The largest window (RFC 9113 section 6.9.1).
-const MAX_WINDOW: u32 = (1 << 31) - 1;
 
 /// Opens requests on a connection. The connection ends when all senders and their streams are gone.
 ///
@@ -233,44 +231,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     B: Buf,
 {
-    /// Sets the receive window of the connection, in bytes. A smaller one takes effect as the server uses up the credit that it
-    /// has.
-    ///
-    /// # Panics
-    /// If `size` is above 2^31-1.
-    pub fn set_target_window_size(&mut self, size: u32) {
-        assert!(size <= MAX_WINDOW, "a window is at most 2^31-1 bytes");
-        self.driver.shared().lock().set_connection_window(size);
-    }
-
-    /// Sets the receive window of each stream, in bytes, by another SETTINGS frame.
-    ///
-    /// # Errors
-    /// The server has not acknowledged the SETTINGS before these.
-    ///
-    /// # Panics
-    /// If `size` is above 2^31-1.
-    pub fn set_initial_window_size(&mut self, size: u32) -> Result<(), Error> {
-        assert!(size <= MAX_WINDOW, "a window is at most 2^31-1 bytes");
-        self.driver.shared().lock().set_stream_window(size)
-    }
-
-    /// The handle that sends PING, to the first caller.
-    pub fn ping_pong(&mut self) -> Option<PingPong> {
-        let shared = self.driver.shared();
-        let is_first = shared.lock().take_ping_pong();
-        is_first.then(|| PingPong::new(Arc::clone(shared)))
-    }
-
-    /// The streams that the server allows at once.
-    pub fn max_concurrent_send_streams(&self) -> usize {
-        self.driver.shared().lock().max_send_streams()
-    }
-
-    /// The streams that this client allows the server to open at once, as the builder set them.
-    pub fn max_concurrent_recv_streams(&self) -> usize {
-        self.driver.shared().lock().max_receive_streams()
-    }
+    connection_options!();
 }
 
 impl<T, B> Future for Connection<T, B>
@@ -419,45 +380,13 @@ impl Future for PushedResponseFuture {
 /// let mut builder = h2::client::Builder::new();
 /// builder.initial_window_size(1 << 20).max_frame_size(32_768);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Builder {
     settings: Settings,
 }
 
 impl Builder {
-    /// With the defaults of RFC 9113: windows of 65,535 bytes.
-    pub fn new() -> Builder {
-        Builder {
-            settings: Settings::default(),
-        }
-    }
-
-    /// The receive window of each stream, in bytes.
-    pub fn initial_window_size(&mut self, size: u32) -> &mut Self {
-        self.settings.initial_window_size = Some(size);
-        self
-    }
-
-    /// The receive window of the connection, in bytes.
-    pub fn initial_connection_window_size(&mut self, size: u32) -> &mut Self {
-        self.settings.connection_window_size = Some(size);
-        self
-    }
-
-    /// The largest frame that is accepted, in bytes.
-    ///
-    /// # Panics
-    /// Unless `max` is from 16,384 to 16,777,215.
-    pub fn max_frame_size(&mut self, max: u32) -> &mut Self {
-        self.settings.set_max_frame_size(max);
-        self
-    }
-
-    /// The largest header list that is accepted, in bytes (RFC 9113 section 6.5.2). Default: 16 MiB.
-    pub fn max_header_list_size(&mut self, max: u32) -> &mut Self {
-        self.settings.max_header_list_size = Some(max);
-        self
-    }
+    builder_options!();
 
     /// The streams that the server may open at once. It opens none without server push.
     pub fn max_concurrent_streams(&mut self, max: u32) -> &mut Self {
@@ -468,40 +397,6 @@ impl Builder {
     /// The streams that are opened before the server's SETTINGS say how many it allows. Default: no limit.
     pub fn initial_max_send_streams(&mut self, initial: usize) -> &mut Self {
         self.settings.initial_max_send_streams = initial;
-        self
-    }
-
-    /// Accepted without effect: the last 1,024 resets are remembered, and frames on streams that were reset before are ignored too.
-    pub fn max_concurrent_reset_streams(&mut self, max: usize) -> &mut Self {
-        let _ = max;
-        self
-    }
-
-    /// Accepted without effect: see [`Self::max_concurrent_reset_streams`].
-    pub fn reset_stream_duration(&mut self, dur: Duration) -> &mut Self {
-        let _ = dur;
-        self
-    }
-
-    /// The streams that may be reset for errors of the peer before the connection ends with ENHANCE_YOUR_CALM. Default: 1,024.
-    /// None: no limit.
-    pub fn max_local_error_reset_streams(&mut self, max: Option<usize>) -> &mut Self {
-        self.settings.max_error_resets = max;
-        self
-    }
-
-    /// Accepted without effect: streams that the peer resets before they are accepted are dropped at once.
-    pub fn max_pending_accept_reset_streams(&mut self, max: usize) -> &mut Self {
-        let _ = max;
-        self
-    }
-
-    /// The unsent bytes of a stream up to which it has capacity. Default: 400 KiB.
-    ///
-    /// # Panics
-    /// If `max` is above 2^32-1.
-    pub fn max_send_buffer_size(&mut self, max: usize) -> &mut Self {
-        self.settings.set_max_send_buffer_size(max);
         self
     }
 
@@ -522,18 +417,6 @@ impl Builder {
         self
     }
 
-    /// The dynamic table that the server may use for header compression, in bytes.
-    pub fn header_table_size(&mut self, size: u32) -> &mut Self {
-        self.settings.header_table_size = Some(size);
-        self
-    }
-
-    /// Accepted without effect: small DATA frames that wait to be read are copied together, and cost no more than their bytes.
-    pub fn data_frame_budget(&mut self, budget: usize) -> &mut Self {
-        let _ = budget;
-        self
-    }
-
     /// Begins a connection over a transport with these settings.
     pub fn handshake<T, B>(
         &self,
@@ -544,12 +427,6 @@ impl Builder {
         B: Buf,
     {
         begin(io, self.clone())
-    }
-}
-
-impl Default for Builder {
-    fn default() -> Builder {
-        Builder::new()
     }
 }
 

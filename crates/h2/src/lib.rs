@@ -37,6 +37,7 @@ mod failure;
 mod handle;
 mod incoming;
 mod message;
+mod options;
 mod pings;
 mod reason;
 mod report;
