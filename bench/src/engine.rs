@@ -18,6 +18,8 @@ use crate::heap::Heap;
 const READ: usize = 256 << 10;
 /// What an application hands over at once of a long body.
 static PIECE: [u8; 256 << 10] = [b'x'; 256 << 10];
+/// What the library lets wait of a body before it hands over more.
+const LOW_WATER: usize = 128 << 10;
 /// What a turn takes on the virtual clock.
 const TURN: Duration = Duration::from_micros(10);
 
@@ -70,11 +72,11 @@ impl Shape {
 
     fn config(&self) -> Config {
         let mut config = Config::default();
-        config.max_concurrent_streams = 1_000;
+        config.set_max_concurrent_streams(1_000);
         if let Some(window) = self.window.and_then(WindowSize::new) {
-            config.adaptive = false;
-            config.stream_window = window;
-            config.connection_window = window;
+            config.set_adaptive(false);
+            config.set_stream_window(window);
+            config.set_connection_window(window);
         }
         config
     }
@@ -281,16 +283,15 @@ impl End {
         self.send_more(stream)
     }
 
-    /// Hands over as much of a body as the engine has room for.
+    /// Hands over as much of a body as the library does.
     fn send_more(&mut self, stream: StreamId) -> Result<(), String> {
-        let low_water = self.connection.config().send_low_water;
         let Some(at) = self.bodies.iter().position(|(one, _)| *one == stream) else {
             return Ok(());
         };
         let Some((_, left)) = self.bodies.get_mut(at) else {
             return Ok(());
         };
-        while *left > 0 && self.connection.want_room(stream) <= low_water {
+        while *left > 0 && self.connection.want_room(stream, LOW_WATER) <= LOW_WATER {
             let now = (*left).min(PIECE.len() as u64);
             *left -= now;
             let piece = Bytes::from_static(PIECE.get(..now as usize).unwrap_or(&PIECE));

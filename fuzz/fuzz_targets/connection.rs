@@ -276,7 +276,9 @@ impl Run {
                 .concat();
                 self.hear(&frame(7, 0, 0, &payload));
             }
-            Operation::Ping { ack } => self.hear(&frame(6, u8::from(ack), 0, b"\x0b\x7b\xa2\xf0\x8b\x9b\xfe\x54")),
+            Operation::Ping { ack } => {
+                self.hear(&frame(6, u8::from(ack), 0, b"\x0b\x7b\xa2\xf0\x8b\x9b\xfe\x54"))
+            }
             Operation::Open { end, connect } => {
                 let (method, uri) = match connect {
                     true => (Method::CONNECT, "h:1"),
@@ -364,7 +366,7 @@ impl Run {
                 }
             }
             Operation::WantRoom { stream } => {
-                connection.want_room(id(stream));
+                connection.want_room(id(stream), 128 << 10);
             }
             Operation::Shutdown => connection.shutdown(self.now),
             Operation::Abort => connection.abort(ErrorCode::INTERNAL_ERROR, "the fuzzer said so", self.now),
@@ -378,7 +380,7 @@ impl Run {
         let connection = &self.connection;
         assert_eq!(connection.unreleased(), self.held);
         let promise = connection.promise();
-        match &connection.config().budget {
+        match connection.config().budget() {
             None => {
                 let size = u64::from(connection.receive_window_size().bytes());
                 assert!(promise.outstanding <= size, "credit was given twice");
@@ -409,7 +411,7 @@ impl Run {
         if self.connection.error().is_some() {
             assert_eq!(self.connection.stream_count(), 0);
             assert_eq!(self.connection.next_deadline(), None);
-            let budget = self.connection.config().budget.as_ref();
+            let budget = self.connection.config().budget();
             assert_eq!(budget.map_or(0, |budget| budget.leased()), 0);
         }
         assert_eq!(self.connection.unreleased(), 0);
@@ -424,17 +426,17 @@ fuzz_target!(|input: Input| {
         return;
     };
     let mut config = Config::default();
-    config.stream_window = stream_window;
-    config.connection_window = connection_window;
-    config.max_concurrent_streams = u32::from(input.max_concurrent_streams);
+    config.set_stream_window(stream_window);
+    config.set_connection_window(connection_window);
+    config.set_max_concurrent_streams(u32::from(input.max_concurrent_streams));
     if let Some(divisor) = input.divisor {
-        config.stream_refill = Refill::Fraction {
+        config.set_stream_refill(Refill::Fraction {
             divisor: u32::from(divisor),
-        };
-        config.connection_refill = Refill::Remaining(u32::from(divisor) << 8);
+        });
+        config.set_connection_refill(Refill::Remaining(u32::from(divisor) << 8));
     }
-    config.adaptive = input.adaptive;
-    config.budget = input.budget.map(|bytes| MemoryBudget::new(u64::from(bytes)));
+    config.set_adaptive(input.adaptive);
+    config.set_budget(input.budget.map(|bytes| MemoryBudget::new(u64::from(bytes))));
     let connection = match input.client {
         true => Connection::client(config, Time::ZERO),
         false => Connection::server(config, Time::ZERO),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use arbitrary::Arbitrary;
 use bytes::{Buf, Bytes};
 use fullbore_proto::frame::{FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType};
-use fullbore_proto::{Config, Connection, Event, KeepAlive, Limit, Priority, StreamId, Time, Transmit};
+use fullbore_proto::{
+    Config, Connection, Event, KeepAlive, Limit, PeerLimit, Priority, StreamId, Time, Transmit,
+};
 use http::{Request, Response};
 use libfuzzer_sys::fuzz_target;
 
@@ -232,11 +234,10 @@ fn climb(worked: u64, octets: u64) {
 
 fuzz_target!(|input: Input| {
     let mut config = Config::default();
-    config.settings = Limit::new(SETTINGS, 0);
-    config.idle_timeout = None;
-    config.keep_alive = KeepAlive::Never;
-    config.send_timeout = None;
-    config.max_waiting_streams = 1_024;
+    config.set_limit(PeerLimit::Settings, Limit::new(SETTINGS, 0));
+    config.set_idle_timeout(None);
+    config.set_keep_alive(KeepAlive::Never);
+    config.set_send_timeout(None);
     let streams = 1 << (3 * u32::from(input.streams % 4));
     let mut run = Run::new(match input.client {
         true => Connection::client(config, Time::ZERO),

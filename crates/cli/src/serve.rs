@@ -416,8 +416,8 @@ impl Options {
             .config(|config| {
                 if self.kind.is_proxy {
                     // WebSockets are the application's.
-                    config.enable_connect_protocol = true;
-                    config.stream_window = PROXY_WINDOW;
+                    config.set_enable_connect_protocol(true);
+                    config.set_stream_window(PROXY_WINDOW);
                 }
                 args.path.configure(config);
             })

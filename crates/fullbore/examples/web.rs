@@ -49,7 +49,7 @@ async fn main() -> Result<(), fullbore::Error> {
         // Over HTTP/2 a WebSocket begins with CONNECT, over HTTP/1.1 with GET.
         .route("/echo", any(echo));
     let server = fullbore::Server::builder()
-        .config(|config| config.enable_connect_protocol = true)
+        .config(|config| config.set_enable_connect_protocol(true))
         .bind("127.0.0.1:8080")
         .await?;
     println!("listening on http://127.0.0.1:8080");

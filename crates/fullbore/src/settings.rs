@@ -11,8 +11,8 @@ use crate::congestion::CongestionControl;
 use crate::error::Error;
 
 pub use fullbore_proto::{
-    FirstWindows, KeepAlive, Limit, MemoryBudget, Promise, Refill, Scheduling, Share, StreamBudget,
-    WindowSize,
+    FirstWindows, KeepAlive, Limit, MemoryBudget, PeerLimit, Promise, Refill, Scheduling, Share,
+    StreamBudget, WindowSize,
 };
 
 /// The memory budget of a client or a server for which none is set, in bytes: 512 MiB.
@@ -149,7 +149,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// Has the kernel ask a silent peer whether it is still there (SO_KEEPALIVE), in the times that PING has over HTTP/2.
 pub(crate) fn keep_alive(stream: &TcpStream, config: &Config) {
-    let silence = match config.keep_alive {
+    let silence = match config.keep_alive() {
         KeepAlive::Never => return,
         KeepAlive::WithStreams(silence) | KeepAlive::Always(silence) => silence,
         _ => SILENCE,
@@ -157,7 +157,7 @@ pub(crate) fn keep_alive(stream: &TcpStream, config: &Config) {
     let keep_alive = socket2::TcpKeepalive::new().with_time(silence.max(Duration::from_secs(1)));
     #[cfg(target_os = "linux")]
     let keep_alive = keep_alive
-        .with_interval((config.keep_alive_timeout / PROBES).max(Duration::from_secs(1)))
+        .with_interval((config.keep_alive_timeout() / PROBES).max(Duration::from_secs(1)))
         .with_retries(PROBES);
     // As with the other options, errors of the system are ignored.
     let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
@@ -177,18 +177,18 @@ pub(crate) struct Http2Options {
 impl Http2Options {
     pub(crate) fn set_stream_window(&mut self, bytes: u32) {
         match window("a stream", 1, bytes) {
-            Ok(window) => self.config.stream_window = window,
+            Ok(window) => self.config.set_stream_window(window),
             Err(error) => self.fault = Some(error),
         }
-        self.config.adaptive = false;
+        self.config.set_adaptive(false);
     }
 
     pub(crate) fn set_connection_window(&mut self, bytes: u32) {
         match window("a connection", DEFAULT_WINDOW.bytes(), bytes) {
-            Ok(window) => self.config.connection_window = window,
+            Ok(window) => self.config.set_connection_window(window),
             Err(error) => self.fault = Some(error),
         }
-        self.config.adaptive = false;
+        self.config.set_adaptive(false);
     }
 
     pub(crate) fn set_congestion_control(&mut self, name: &str) {
@@ -210,13 +210,13 @@ impl Http2Options {
         window(
             "a connection",
             DEFAULT_WINDOW.bytes(),
-            config.connection_window.bytes(),
+            config.connection_window().bytes(),
         )?;
-        if !MAX_FRAME_SIZE.contains(&config.max_frame_size) {
+        if !MAX_FRAME_SIZE.contains(&config.max_frame_size()) {
             let (least, most) = (MAX_FRAME_SIZE.start(), MAX_FRAME_SIZE.end());
             let text = format!(
                 "max_frame_size is {}; use {least} to {most}",
-                config.max_frame_size
+                config.max_frame_size()
             );
             return Err(Error::config(text));
         }
@@ -235,10 +235,10 @@ impl Http2Options {
         if let Some(unsent) = self.tcp_buffers.unsent.filter(|bytes| *bytes > 0) {
             // What is being written is past all scheduling too.
             let most = usize::try_from(unsent).unwrap_or(usize::MAX).max(LEAST_WRITE);
-            config.write_size = config.write_size.min(most);
+            config.set_write_size(config.write_size().min(most));
         }
         config
-            .budget
+            .budget()
             .get_or_insert_with(|| MemoryBudget::new(DEFAULT_MEMORY_BUDGET));
     }
 }
@@ -252,7 +252,7 @@ macro_rules! http2_options {
         /// # fn main() -> Result<(), fullbore::Error> {
         /// let client = fullbore::Client::builder()
         ///     .stream_window(1 << 20)
-        ///     .config(|config| config.max_header_list_size = 16 << 10)
+        ///     .config(|config| config.set_max_header_list_size(16 << 10))
         ///     .build()?;
         /// # Ok(()) }
         /// ```
@@ -280,8 +280,8 @@ macro_rules! http2_options {
         /// Sets when receive windows are refilled, for streams and for the connection. Default: when a quarter is used
         /// (a thirty-second of a fixed window that the path waits for).
         pub fn refill(mut self, stream: fullbore_proto::Refill, connection: fullbore_proto::Refill) -> Self {
-            self.options.config.stream_refill = stream;
-            self.options.config.connection_refill = connection;
+            self.options.config.set_stream_refill(stream);
+            self.options.config.set_connection_refill(connection);
             self
         }
 
@@ -289,7 +289,7 @@ macro_rules! http2_options {
         /// never exceed it. Clones are one budget, which several clients and servers can share.
         /// Default: [`DEFAULT_MEMORY_BUDGET`](crate::settings::DEFAULT_MEMORY_BUDGET) of its own.
         pub fn memory_budget(mut self, budget: fullbore_proto::MemoryBudget) -> Self {
-            self.options.config.budget = Some(budget);
+            self.options.config.set_budget(Some(budget));
             self
         }
 
@@ -314,14 +314,14 @@ macro_rules! http2_options {
         /// probe it (SO_KEEPALIVE). Default: after 60 s of silence while streams are open. The connection ends when
         /// no answer comes within [`Config::keep_alive_timeout`](crate::Config::keep_alive_timeout) (60 s).
         pub fn keep_alive(mut self, keep_alive: fullbore_proto::KeepAlive) -> Self {
-            self.options.config.keep_alive = keep_alive;
+            self.options.config.set_keep_alive(keep_alive);
             self
         }
 
         /// Limits the time that a frame other than DATA, or a whole header block, takes to arrive; over HTTP/1.1 the head of
         /// a request. Default: 30 s.
         pub fn header_timeout(mut self, timeout: std::time::Duration) -> Self {
-            self.options.config.header_timeout = timeout;
+            self.options.config.set_header_timeout(timeout);
             self
         }
 
@@ -329,7 +329,7 @@ macro_rules! http2_options {
         /// CANCEL; over HTTP/1.1 the connection ends. Default: no limit, because a stream of messages may be silent
         /// for hours.
         pub fn body_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
-            self.options.config.body_timeout = timeout;
+            self.options.config.set_body_timeout(timeout);
             self
         }
 
@@ -337,14 +337,14 @@ macro_rules! http2_options {
         /// which the receive window is closed does not count. Default: 0, for which one byte within the timeout is
         /// enough.
         pub fn body_rate(mut self, bytes_per_second: u32) -> Self {
-            self.options.config.body_rate = bytes_per_second;
+            self.options.config.set_body_rate(bytes_per_second);
             self
         }
 
         /// Limits the time that a peer takes for each KiB that waits for it, while it keeps windows closed or does not
         /// read. Then the stream is reset, or the connection ends. Default: 300 s. `None` means no limit.
         pub fn send_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
-            self.options.config.send_timeout = timeout;
+            self.options.config.set_send_timeout(timeout);
             self
         }
     };
@@ -395,11 +395,11 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let socket = socket2::SockRef::from(&stream);
         let mut config = Config::default();
-        config.keep_alive = KeepAlive::Never;
+        config.set_keep_alive(KeepAlive::Never);
         keep_alive(&stream, &config);
         assert!(!socket.keepalive().unwrap());
-        config.keep_alive = KeepAlive::ByRole;
-        config.keep_alive_timeout = Duration::from_secs(40);
+        config.set_keep_alive(KeepAlive::ByRole);
+        config.set_keep_alive_timeout(Duration::from_secs(40));
         keep_alive(&stream, &config);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), SILENCE);
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_write_is_no_larger_than_the_limit_of_unsent_data_and_at_least_80_kib() {
-        let largest = Config::default().write_size;
+        let largest = Config::default().write_size();
         for (unsent, write) in [
             (None, largest),
             (Some(0), largest),
@@ -420,7 +420,7 @@ mod tests {
             let mut options = Http2Options::default();
             options.tcp_buffers.unsent = unsent;
             options.finish().unwrap();
-            assert_eq!(options.config.write_size, write, "{unsent:?}");
+            assert_eq!(options.config.write_size(), write, "{unsent:?}");
         }
     }
 }

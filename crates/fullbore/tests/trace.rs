@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::server::{serve_connection, serve_connection_auto};
-use fullbore::settings::Limit;
+use fullbore::settings::{Limit, PeerLimit};
 use fullbore::{BoxError, Incoming};
 use http::{Request, Response};
 use http_body_util::Full;
@@ -103,7 +103,7 @@ async fn serve(body: &'static [u8], settings: &[(u16, u32)]) -> (Peer<DuplexStre
         Ok::<_, BoxError>(response)
     });
     let mut config = config();
-    config.pings = Limit::new(3, 1);
+    config.set_limit(PeerLimit::Pings, Limit::new(3, 1));
     let serving = tokio::spawn(serve_connection(far, service, config));
     let mut client = Peer::client(near, settings).await;
     client.expect(frames::SETTINGS).await;

@@ -1,9 +1,7 @@
 //! What both builders set, and the settings of the engine that follow from it.
 
-use std::time::Duration;
-
 use fullbore_proto::{
-    Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, WindowSize,
+    Config, DEFAULT_WINDOW, FirstWindows, Limit, MemoryBudget, PeerLimit, Refill, WindowSize,
 };
 
 use crate::{reason, windows};
@@ -22,9 +20,6 @@ const DEFAULT_ERROR_RESETS: usize = 1_024;
 
 /// What SETTINGS_MAX_FRAME_SIZE may be (RFC 9113 section 6.5.2).
 const FRAME_SIZES: core::ops::RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
-
-/// No time limit: this crate has no timers, and its users have their own. A duration that cannot pass.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -105,14 +100,14 @@ impl Settings {
         };
         match self.budget() {
             Some(budget) => {
-                config.budget = Some(budget.clone());
-                config.connection_window = config.connection_window.max(first.connection);
-                config.first_windows = Some(first);
+                config.set_budget(Some(budget.clone()));
+                config.set_connection_window(config.connection_window().max(first.connection));
+                config.set_first_windows(Some(first));
             }
             None => {
-                config.adaptive = false;
-                config.stream_window = first.stream;
-                config.connection_window = first.connection.min(DEFAULT_WINDOW);
+                config.set_adaptive(false);
+                config.set_stream_window(first.stream);
+                config.set_connection_window(first.connection.min(DEFAULT_WINDOW));
             }
         }
     }
@@ -134,48 +129,35 @@ impl Settings {
     pub(crate) fn to_engine(&self) -> Config {
         let mut config = Config::default();
         self.set_windows(&mut config);
-        config.max_frame_size = self.max_frame_size.unwrap_or(config.max_frame_size);
-        config.header_table_size = self.header_table_size.unwrap_or(config.header_table_size);
-        config.max_concurrent_streams = self.max_concurrent_streams.unwrap_or(DEFAULT_STREAMS);
-        config.enable_connect_protocol = self.enable_connect_protocol;
-        config.initial_max_send_streams = u32::try_from(self.initial_max_send_streams).unwrap_or(u32::MAX);
-        config.relative_requests = true;
-        config.debug_data = reason::debug_data;
+        config.set_max_frame_size(self.max_frame_size.unwrap_or(config.max_frame_size()));
+        config.set_header_table_size(self.header_table_size.unwrap_or(config.header_table_size()));
+        config.set_max_concurrent_streams(self.max_concurrent_streams.unwrap_or(DEFAULT_STREAMS));
+        config.set_enable_connect_protocol(self.enable_connect_protocol);
+        config.set_initial_max_send_streams(u32::try_from(self.initial_max_send_streams).unwrap_or(u32::MAX));
+        config.set_relative_requests(true);
+        config.set_debug_data(reason::debug_data);
         if cfg!(feature = "unstable") {
-            config.stream_refill = Refill::HalfRest;
-            config.connection_refill = Refill::HalfRest;
-            config.write_size = 256;
+            config.set_stream_refill(Refill::HalfRest);
+            config.set_connection_refill(Refill::HalfRest);
+            config.set_write_size(256);
         }
         self.limit_headers(&mut config);
-        config.provoked_resets = match self.max_error_resets {
+        let resets = match self.max_error_resets {
             Some(most) => Limit::new(u32::try_from(most).unwrap_or(u32::MAX), 0),
             None => Limit::new(u32::MAX, u32::MAX),
         };
+        config.set_limit(PeerLimit::ProvokedResets, resets);
         if self
             .max_error_resets
             .is_some_and(|most| most < DEFAULT_ERROR_RESETS)
         {
-            config.refused_streams = config.provoked_resets;
+            config.set_limit(PeerLimit::RefusedStreams, resets);
         }
         // A hundred in the life of a connection end one of the published crate.
-        config.empty_data = Limit::new(100, 1);
+        config.set_limit(PeerLimit::EmptyData, Limit::new(100, 1));
         // One a round trip, as clients of gRPC send them to measure it.
-        config.pings = Limit::new(10_000, 10_000);
-        // A handler of a stream that was reset may hold it for long.
-        config.reset_stream_grace = 1_000;
-        // A stream is reset as soon as its response is complete and nobody reads the request.
-        config.early_response_bytes = 0;
-        config.early_response_wait = Duration::ZERO;
-        config.tiny_frame_wait = Duration::ZERO;
-        config.shutdown_grace = NEVER;
-        config.preface_timeout = NEVER;
-        config.settings_timeout = NEVER;
-        config.header_timeout = NEVER;
-        config.half_close_timeout = NEVER;
-        config.idle_timeout = None;
-        config.keep_alive = KeepAlive::Never;
-        config.stream_wait_timeout = None;
-        config.send_timeout = None;
+        config.set_limit(PeerLimit::Pings, Limit::new(10_000, 10_000));
+        config.set_untimed();
         config
     }
 
@@ -217,17 +199,13 @@ impl Settings {
         set.map(|(identifier, _)| identifier).collect()
     }
 
-    /// Header lists up to what is set, in blocks that are no longer than that and in as many frames as they need.
+    /// Header lists up to what is set.
     fn limit_headers(&self, config: &mut Config) {
         let list = self.max_header_list_size.unwrap_or(DEFAULT_HEADER_LIST);
         let bytes = list as usize;
-        config.max_header_list_size = list;
-        config.max_header_fields = 20_000;
-        config.max_header_block = config.max_header_block.max(bytes);
-        config.max_header_memory = config.max_header_memory.max(2 * bytes);
-        let frames = list / config.max_frame_size.max(16_384);
-        // As the published crate counts them, besides the one that ends the block.
-        config.max_continuations = (frames + frames / 4).max(5) + 1;
+        config.set_max_header_list_size(list);
+        config.set_max_header_fields(20_000);
+        config.set_max_header_memory(config.max_header_memory().max(2 * bytes));
     }
 }
 

@@ -664,7 +664,7 @@ impl State {
         self.engine.want_credit(id);
         if let Some(queued) = self.engine.send_queue_bytes(id).filter(|&queued| queued > 0) {
             let low_water = (queued - 1).min(self.max_send_buffer.saturating_sub(1));
-            self.engine.want_room_at(id, low_water);
+            self.engine.want_room(id, low_water);
         }
         stream.wait_to_send(cx)
     }

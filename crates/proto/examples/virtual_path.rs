@@ -96,8 +96,8 @@ fn download(client_config: Config) -> Result<Duration, Box<dyn std::error::Error
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut small = Config::default();
-    small.stream_window = WindowSize::new(65_535).ok_or("a window is at most 2^31-1 bytes")?;
-    small.adaptive = false;
+    small.set_stream_window(WindowSize::new(65_535).ok_or("a window is at most 2^31-1 bytes")?);
+    small.set_adaptive(false);
     println!("4 MiB over a round trip of 100 ms");
     println!("window of 65,535 bytes: {:>5} ms", download(small)?.as_millis());
     println!(

@@ -98,19 +98,18 @@ impl Connection {
     }
 
     fn new(role: Role, mut config: Arc<Config>, now: Time) -> Self {
-        // Values out of range would end the connection, or make endless empty frames.
+        // Values out of range would end the connection.
         let sizes = DEFAULT_MAX_FRAME_SIZE..=LARGEST_MAX_FRAME_SIZE;
-        if !sizes.contains(&config.max_frame_size) || config.send_frame_size == 0 {
+        if !sizes.contains(&config.max_frame_size) {
             let config = Arc::make_mut(&mut config);
             config.max_frame_size = config.max_frame_size.clamp(*sizes.start(), *sizes.end());
-            config.send_frame_size = config.send_frame_size.max(1);
         }
         let (flow, stream_window) = FlowControl::new(role, &config);
         let mut connection = Connection {
             role,
             now,
             reader: Reader::new(role),
-            writer: Writer::new(config.encoder_table_size),
+            writer: Writer::new(),
             streams: Streams::new(role, &config, stream_window),
             flow,
             settings: Settings::new(&config, stream_window, now),

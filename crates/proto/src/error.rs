@@ -105,7 +105,7 @@ pub enum ConnectionErrorKind {
     Protocol,
     /// The peer exceeded a limit of [`Config`](crate::Config) (RFC 9113 section 10.5).
     Limit,
-    /// [`Config::settings_timeout`](crate::Config::settings_timeout) expired.
+    /// 30 s passed without the acknowledgement of our SETTINGS (RFC 9113 section 6.5.3).
     SettingsTimeout,
     /// [`Config::header_timeout`](crate::Config::header_timeout) expired.
     HeaderTimeout,
@@ -144,33 +144,40 @@ impl fmt::Display for ConnectionErrorKind {
     }
 }
 
-/// A limit that a peer exceeds.
+/// A limit on what a peer may cause: see [`Config::set_limit`](crate::Config::set_limit).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerLimit {
-    /// [`Config::peer_resets`](crate::Config::peer_resets).
+    /// RST_STREAM from the peer. Default: 10,000 at once, 1,000 per second (CVE-2023-44487).
     PeerResets,
-    /// [`Config::refused_streams`](crate::Config::refused_streams).
+    /// Refused requests: beyond `max_concurrent_streams` or the memory budget, after our GOAWAY, or late frames on
+    /// closed streams. Header blocks beyond 2 for each stream that this endpoint's owner has reset count. Default: 10,000 at
+    /// once, 1,000 per second. A client may open as many before it knows the limits.
     RefusedStreams,
-    /// [`Config::provoked_resets`](crate::Config::provoked_resets), by violations of the protocol.
+    /// Stream errors that the peer causes, and requests with field sections over the limit. Default: 1,000 at once,
+    /// 100 per second (CVE-2025-8671).
     ProvokedResets,
     /// [`Config::max_header_list_size`](crate::Config::max_header_list_size), many times or by much.
     HeaderListSize,
-    /// [`Config::max_header_block`](crate::Config::max_header_block).
+    /// The length of an encoded header block: that of [`Config::max_header_list_size`](crate::Config::max_header_list_size), but
+    /// at least 128 KiB.
     HeaderBlock,
-    /// [`Config::max_continuations`](crate::Config::max_continuations).
+    /// The CONTINUATION frames of one header block: 32, or a quarter more than the limit on header lists needs.
     Continuations,
-    /// [`Config::empty_data`](crate::Config::empty_data).
+    /// DATA frames without data and END_STREAM. Default: 1,000 at once, 100 per second (CVE-2019-9518).
     EmptyData,
-    /// [`Config::pings`](crate::Config::pings).
+    /// PING frames, and acknowledgements without a PING. Default: 1,000 at once, 100 per second (CVE-2019-9512).
     Pings,
-    /// [`Config::settings`](crate::Config::settings).
+    /// SETTINGS frames with their entries, and GOAWAY frames. Default: 1,000 at once, 100 per second (CVE-2019-9515,
+    /// CVE-2020-11080).
     Settings,
-    /// [`Config::window_updates`](crate::Config::window_updates).
+    /// WINDOW_UPDATE frames beyond 4 for each DATA frame that was sent, 1 for each KiB, and 2 for each stream.
+    /// Default: 10,000 at once, 1,000 per second (CVE-2019-9511, CVE-2019-9517).
     WindowUpdates,
-    /// [`Config::informational`](crate::Config::informational).
+    /// Informational responses (1xx) beyond 8 for each request. Default: 1,000 at once, 100 per second.
     Informational,
-    /// [`Config::priorities`](crate::Config::priorities).
+    /// PRIORITY, PRIORITY_UPDATE and frames of unknown type. Default: 10,000 at once, 1,000 per second
+    /// (CVE-2019-9513).
     Priorities,
 }
 

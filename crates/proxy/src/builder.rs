@@ -68,8 +68,9 @@ impl ProxyBuilder {
             .body_timeout(None)
             .config(|config| {
                 let windows = WindowSize::new(WINDOW).zip(WindowSize::new(CONNECTION_WINDOW));
-                config.first_windows =
-                    windows.map(|(stream, connection)| FirstWindows { stream, connection });
+                config.set_first_windows(
+                    windows.map(|(stream, connection)| FirstWindows { stream, connection }),
+                );
             });
         Self {
             targets: Vec::new(),

@@ -38,9 +38,9 @@ pub(crate) struct PathArgs {
 impl PathArgs {
     /// Applies the options of windows to a client's or a server's settings. A window that is set does not adapt.
     pub(crate) fn configure(&self, config: &mut Config) {
-        config.adaptive &= self.stream_window.or(self.connection_window).is_none();
-        config.stream_window = self.stream_window.unwrap_or(config.stream_window);
-        config.connection_window = self.connection_window.unwrap_or(config.connection_window);
+        config.set_adaptive(config.adaptive() && self.stream_window.or(self.connection_window).is_none());
+        config.set_stream_window(self.stream_window.unwrap_or(config.stream_window()));
+        config.set_connection_window(self.connection_window.unwrap_or(config.connection_window()));
     }
 
     pub(crate) fn memory_budget(&self) -> MemoryBudget {

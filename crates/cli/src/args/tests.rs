@@ -132,8 +132,8 @@ fn a_window_that_is_set_is_fixed_and_others_keep_their_defaults() {
         {
             get.connection.path.configure(&mut config);
         }
-        let windows = (config.stream_window.bytes(), config.connection_window.bytes());
-        (windows, config.adaptive)
+        let windows = (config.stream_window().bytes(), config.connection_window().bytes());
+        (windows, config.adaptive())
     };
     let (windows, adaptive) = configured(&[]);
     assert!(adaptive);

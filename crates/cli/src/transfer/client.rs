@@ -206,20 +206,20 @@ fn limit_windows(args: &ConnectionArgs, config: &mut Config) {
     };
     let ahead = u32::try_from(rate).unwrap_or(u32::MAX);
     let wanted = WindowSize::new(ahead.clamp(SMALLEST_WINDOW, LARGEST_WINDOW));
-    let window = wanted.unwrap_or(config.stream_window);
-    config.adaptive = false;
-    config.stream_window = window;
-    config.connection_window = window;
+    let window = wanted.unwrap_or(config.stream_window());
+    config.set_adaptive(false);
+    config.set_stream_window(window);
+    config.set_connection_window(window);
 }
 
 /// The limits of `--speed-time` and `--speed-limit`.
 fn limit_silence(args: &ConnectionArgs, config: &mut Config) {
     let silence = (!args.speed_time.is_zero()).then_some(args.speed_time);
-    config.response_timeout = silence;
-    config.stream_wait_timeout = silence;
-    config.body_timeout = silence;
-    config.body_rate = args.speed_limit;
-    config.send_timeout = silence;
+    config.set_response_timeout(silence);
+    config.set_stream_wait_timeout(silence);
+    config.set_body_timeout(silence);
+    config.set_body_rate(args.speed_limit);
+    config.set_send_timeout(silence);
 }
 
 /// The configuration of TLS, unless it is the default one.
@@ -375,12 +375,12 @@ mod tests {
             let mut config = Config::default();
             limit_silence(&get.connection, &mut config);
             let times = [
-                config.response_timeout,
-                config.stream_wait_timeout,
-                config.body_timeout,
-                config.send_timeout,
+                config.response_timeout(),
+                config.stream_wait_timeout(),
+                config.body_timeout(),
+                config.send_timeout(),
             ];
-            (times, config.body_rate)
+            (times, config.body_rate())
         };
         let after = |seconds| [Some(std::time::Duration::from_secs(seconds)); 4];
         assert_eq!(

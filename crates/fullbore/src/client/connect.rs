@@ -246,13 +246,13 @@ impl Connector {
                 HttpVersion::Http1 => self.start_http1(io, None, observer),
                 HttpVersion::PerhapsHttp1 => {
                     // Both together take no longer than a server may take that speaks HTTP/2 alone.
-                    let rest = self.config.preface_timeout.saturating_sub(PATIENCE);
+                    let rest = self.config.preface_timeout().saturating_sub(PATIENCE);
                     self.start_http1_within(io, None, Some(rest.max(PATIENCE)), observer)
                 }
                 HttpVersion::Http2 => self.start_http2(io, Arc::clone(&self.config), observer),
                 HttpVersion::PerhapsHttp2 => {
                     let mut config = Config::clone(&self.config);
-                    config.preface_timeout = config.preface_timeout.min(PATIENCE);
+                    config.set_preface_timeout(config.preface_timeout().min(PATIENCE));
                     self.start_http2(io, Arc::new(config), observer)
                 }
             },
@@ -341,7 +341,7 @@ impl Connector {
         let handle = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => {
                 let mut config = Config::clone(&self.config);
-                config.record_size = crate::tls::RECORD;
+                config.set_record_size(crate::tls::RECORD);
                 self.start_http2(stream, Arc::new(config), observer)
             }
             _ if self.versions == HttpVersions::Http2 => {

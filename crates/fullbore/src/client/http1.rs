@@ -165,9 +165,9 @@ where
         reported: false,
     };
     let mut builder = reader_of_responses();
-    builder.max_header_size(usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX));
+    builder.max_header_size(usize::try_from(config.max_header_list_size()).unwrap_or(usize::MAX));
     // hyper takes 100 fields without this.
-    builder.max_headers(usize::try_from(config.max_header_fields).unwrap_or(usize::MAX));
+    builder.max_headers(usize::try_from(config.max_header_fields()).unwrap_or(usize::MAX));
     let settings = Settings {
         builder,
         limits: Limits::of(config),

@@ -14,6 +14,9 @@ use crate::error::{Error, ErrorKind};
 use crate::mailbox::ConnectionCommand;
 use crate::sent_bytes::SentBytes;
 
+/// A stream is filled again once no more than so many bytes of it wait in the engine.
+const LOW_WATER: usize = 128 << 10;
+
 /// The most streams whose handles are heard in one turn, some 100 us.
 const MOST_COLLECTED: usize = 1_024;
 
@@ -159,8 +162,7 @@ where
     pub(super) fn queued(&mut self, id: StreamId, state: &mut CellState) -> usize {
         let share = self.share();
         state.outbound.set_share(share);
-        let low_water = self.connection.config().send_low_water;
-        self.connection.want_room_at(id, low_water.min(share / 2))
+        self.connection.want_room(id, LOW_WATER.min(share / 2))
     }
 
     /// How many bytes each stream may queue. Streams without a body count too. A stream whose window is closed has as much as
@@ -296,7 +298,7 @@ where
 
 /// As [`Driver::share`].
 pub(super) fn share(connection: &Connection) -> usize {
-    let all = connection.config().send_buffer;
+    let all = connection.config().send_buffer();
     let streams = connection.stream_count().max(1);
     let share = match streams > FEW_STREAMS {
         true => all / 2 / streams,

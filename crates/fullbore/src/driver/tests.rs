@@ -398,7 +398,7 @@ async fn a_peer_that_takes_nothing_is_given_up_at_the_limit_and_one_that_has_tak
     for takes in [false, true] {
         let (near, mut far) = tokio::io::duplex(4 << 10);
         let mut config = Config::default();
-        config.send_timeout = Some(Duration::from_secs(8));
+        config.set_send_timeout(Some(Duration::from_secs(8)));
         let mut driver = Driver::server(near, Arc::new(config), Mailbox::new(), Answer);
         far.write_all(&beginning_with_requests(1))
             .await
@@ -475,7 +475,7 @@ async fn a_peer_that_takes_nothing_of_what_is_sealed_is_given_up_at_the_limit() 
         ..Noting::default()
     };
     let mut config = Config::default();
-    config.send_timeout = Some(Duration::from_secs(8));
+    config.set_send_timeout(Some(Duration::from_secs(8)));
     let mut driver = Driver::server(io, Arc::new(config), Mailbox::new(), Answer);
     driver.limit_unsent(|_| None, Duration::from_millis(10));
     let ended = timeout(Duration::from_secs(30), poll_fn(|cx| driver.poll(cx))).await;

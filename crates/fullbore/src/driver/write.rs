@@ -280,7 +280,7 @@ where
             self.fetch_size = twice.clamp(SHORTEST_FETCH, FETCH).min(self.fetch_size);
         } else if written >= self.fetch_size {
             // TLS seals no more than `FETCH` at a time.
-            let longest = match self.connection.config().record_size {
+            let longest = match self.connection.config().record_size() {
                 0 => LONGEST_FETCH,
                 _ => FETCH,
             };

@@ -316,7 +316,7 @@ impl ConnectionLimits {
                 streams.limit() - streams.leased(),
             );
         }
-        if let Some(budget) = config.budget.as_ref().filter(|budget| budget.is_scarce()) {
+        if let Some(budget) = config.budget().as_ref().filter(|budget| budget.is_scarce()) {
             evicted += self.make_room(Resource::Memory, budget.limit() / 8, budget.free());
         }
         evicted
@@ -521,8 +521,8 @@ impl Group {
             Some((of, own)) if Arc::ptr_eq(of, config) => Arc::clone(own),
             _ => {
                 let mut own = Config::clone(config);
-                own.share = Some(self.share.clone());
-                own.stream_budget = Some(streams.clone());
+                own.set_share(Some(self.share.clone()));
+                own.set_stream_budget(Some(streams.clone()));
                 let own = Arc::new(own);
                 self.config = Some((Arc::clone(config), Arc::clone(&own)));
                 own
@@ -616,7 +616,7 @@ impl Permit {
     pub(super) async fn given_up(&self) {
         poll_fn(|cx| self.poll_told(cx, |told| told != Told::default())).await;
         let ends = poll_fn(|cx| self.poll_told(cx, Told::ends));
-        let _ = tokio::time::timeout(self.config.shutdown_grace, ends).await;
+        let _ = tokio::time::timeout(self.config.shutdown_grace(), ends).await;
     }
 
     fn poll_told(&self, cx: &mut Context<'_>, what: impl Fn(Told) -> bool) -> Poll<()> {

@@ -299,8 +299,8 @@ where
             self.read = BytesMut::new();
         }
         let limit = match self.shuts_down {
-            true => self.config.shutdown_grace,
-            false => self.config.preface_timeout,
+            true => self.config.shutdown_grace(),
+            false => self.config.preface_timeout(),
         };
         let alarms = self.prepare.as_ref().and_then(|prepare| prepare.alarms.as_ref());
         let timer = || Alarm::after(limit, alarms);

@@ -114,7 +114,7 @@ impl ServerBuilder {
     /// Limits the open streams of each client connection (SETTINGS_MAX_CONCURRENT_STREAMS, RFC 9113 section 5.1.2).
     /// Default: 10,000.
     pub fn max_concurrent_streams(mut self, streams: u32) -> Self {
-        self.options.config.max_concurrent_streams = streams;
+        self.options.config.set_max_concurrent_streams(streams);
         self
     }
 
@@ -122,14 +122,14 @@ impl ServerBuilder {
     /// Default: 10 s each.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
-        self.options.config.preface_timeout = timeout;
+        self.options.config.set_preface_timeout(timeout);
         self
     }
 
     /// Limits the time that a connection has no request. Then it is closed gracefully. Default: 180 s. `None` means no
     /// limit.
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.options.config.idle_timeout = timeout;
+        self.options.config.set_idle_timeout(timeout);
         self
     }
 
@@ -206,7 +206,7 @@ impl ServerBuilder {
         self.options.finish()?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
-            self.options.config.record_size = crate::tls::RECORD;
+            self.options.config.set_record_size(crate::tls::RECORD);
             offer(tls, self.versions)?;
         }
         let limits = match (self.limits.take(), self.max_connections, self.max_total_streams) {

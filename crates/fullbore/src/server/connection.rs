@@ -34,18 +34,18 @@ use crate::tcp::TcpBelow;
 /// use fullbore::settings::{MemoryBudget, Share, StreamBudget};
 ///
 /// let mut config = Config::default();
-/// config.budget = Some(MemoryBudget::new(512 << 20));
-/// config.stream_budget = Some(StreamBudget::new(50_000));
+/// config.set_budget(Some(MemoryBudget::new(512 << 20)));
+/// config.set_stream_budget(Some(StreamBudget::new(50_000)));
 ///
 /// let mut shares: HashMap<IpAddr, Share> = HashMap::new();
 /// let mut config_for = |peer: IpAddr| {
 ///     let mut config = config.clone();
-///     config.share = Some(shares.entry(address_group(peer)).or_default().clone());
+///     config.set_share(Some(shares.entry(address_group(peer)).or_default().clone()));
 ///     Arc::new(config)
 /// };
 /// // For each connection: serve_connection(io, service, config_for(peer))
 /// let config = config_for("192.0.2.1".parse().unwrap());
-/// assert_eq!(config.share.as_ref().unwrap().leased_streams(), 0);
+/// assert_eq!(config.share().as_ref().unwrap().leased_streams(), 0);
 /// ```
 pub fn serve_connection<T, S>(io: T, service: S, config: impl Into<Arc<Config>>) -> ServeConnection<T, S>
 where

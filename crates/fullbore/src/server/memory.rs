@@ -18,12 +18,13 @@ const CONNECTION: u64 = 192 << 10;
 const HTTP1_FILES: u64 = 64 << 20;
 
 pub(super) fn most_memory(config: &Config, limits: &ConnectionLimits) -> u64 {
-    let budget = config.budget.as_ref();
-    let budget = budget.map_or(DEFAULT_MEMORY_BUDGET, |budget| budget.limit());
+    let budget = config
+        .budget()
+        .map_or(DEFAULT_MEMORY_BUDGET, |budget| budget.limit());
     let connections = (limits.max_connections() as u64).saturating_add(limits.max_closing() as u64);
     // The only stream of a connection needs no lease.
     let streams = limits.streams().limit().saturating_add(connections);
-    let of_one = CONNECTION + config.send_buffer as u64;
+    let of_one = CONNECTION + config.send_buffer() as u64;
     budget
         .saturating_add(HTTP1_FILES)
         .saturating_add(streams.saturating_mul(STREAM))
@@ -41,8 +42,8 @@ mod tests {
     #[test]
     fn the_sum_has_the_budget_the_streams_and_the_connections() {
         let mut config = Config::default();
-        config.budget = Some(MemoryBudget::new(32 * MIB));
-        config.send_buffer = 64 << 10;
+        config.set_budget(Some(MemoryBudget::new(32 * MIB)));
+        config.set_send_buffer(64 << 10);
         let limits = ConnectionLimits::new(1_000, 2_000);
         // 125 more may be closing.
         let expected = 96 * MIB + (2_000 + 1_125) * (9 << 10) + 1_125 * (256 << 10);

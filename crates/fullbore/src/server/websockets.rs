@@ -68,7 +68,7 @@ const SWITCHING: &[u8] =
 /// # async fn run(app: axum::Router) -> Result<(), fullbore::Error> {
 /// use fullbore::server::WebSockets;
 ///
-/// let builder = fullbore::Server::builder().config(|config| config.enable_connect_protocol = true);
+/// let builder = fullbore::Server::builder().config(|config| config.set_enable_connect_protocol(true));
 /// let server = builder.bind("127.0.0.1:0").await?;
 /// server.serve(WebSockets::new(app)).await
 /// # }

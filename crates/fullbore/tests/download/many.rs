@@ -135,7 +135,7 @@ fn connect(path: &Path, link: &Arc<Mutex<Instant>>, number: usize) -> DuplexStre
         }
     });
     let mut config = Config::default();
-    config.max_concurrent_streams = path.streams;
+    config.set_max_concurrent_streams(path.streams);
     tokio::spawn(async move {
         let _ = serve_connection(far, service, config).await;
     });

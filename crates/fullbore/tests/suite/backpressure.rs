@@ -191,9 +191,9 @@ async fn every_scheduling_and_refill_moves_all_streams() {
             Refill::Remaining(160_000),
         ] {
             let mut settings = windows(30_000, 65_535);
-            settings.scheduling = scheduling;
-            settings.stream_refill = refill;
-            settings.connection_refill = refill;
+            settings.set_scheduling(scheduling);
+            settings.set_stream_refill(refill);
+            settings.set_connection_refill(refill);
             let pair = pair(settings.clone(), settings, |request| async {
                 let body = request.into_body().map_err(BoxError::from);
                 Ok(Response::new(body.boxed_unsync()))
@@ -226,7 +226,7 @@ async fn padding_returns_its_credit_under_every_refill() {
     for divisor in [1, 2, 4] {
         let (near, far) = tokio::io::duplex(64 << 10);
         let mut settings = windows(1_000, 65_535);
-        settings.stream_refill = Refill::Fraction { divisor };
+        settings.set_stream_refill(Refill::Fraction { divisor });
         let service = service(|request: http::Request<fullbore::Incoming>| async {
             let bytes = request.into_body().collect().await?.to_bytes();
             Ok::<_, BoxError>(Response::new(http_body_util::Full::new(Bytes::from(

@@ -222,7 +222,7 @@ async fn credit_of_octets_that_come_as_their_reader_goes_returns_to_the_connecti
 #[tokio::test(start_paused = true)]
 async fn a_window_of_one_octet_is_opened_again_for_each() {
     let mut config = windows(1, 65_535);
-    config.adaptive = false;
+    config.set_adaptive(false);
     let mut client = Client::new(config).await;
     let mut body = client.respond().await;
     for _ in 0..3 {

@@ -44,7 +44,7 @@ async fn serve(tls: bool, said: &[u8], set: impl Fn(ServerBuilder) -> ServerBuil
     let limits = ConnectionLimits::default();
     let mut builder = set(Server::builder())
         .handshake_timeout(LONG)
-        .config(|config| config.header_timeout = LONG)
+        .config(|config| config.set_header_timeout(LONG))
         .connection_limits(limits.clone());
     if tls {
         let signed = self_signed(&["localhost"]).expect("a certificate");
@@ -79,7 +79,7 @@ async fn peers_without_a_request_end_when_the_grace_is_over() {
     for (tls, said) in BEGINNINGS {
         let set = |builder: ServerBuilder| {
             let builder = builder.drain_timeout(LONG);
-            builder.config(|config| config.shutdown_grace = SHORT)
+            builder.config(|config| config.set_shutdown_grace(SHORT))
         };
         let mut served = serve(tls, said, set).await;
         served.stop.send(()).expect("it is served");
@@ -97,7 +97,7 @@ async fn peers_without_a_request_are_no_requests_in_progress() {
     for (tls, said) in BEGINNINGS {
         let set = |builder: ServerBuilder| {
             let builder = builder.drain_timeout(SHORT);
-            builder.config(|config| config.shutdown_grace = LONG)
+            builder.config(|config| config.set_shutdown_grace(LONG))
         };
         let served = serve(tls, said, set).await;
         served.stop.send(()).expect("it is served");
@@ -110,7 +110,7 @@ async fn peers_without_a_request_are_no_requests_in_progress() {
 async fn a_request_whose_head_was_arriving_is_answered() {
     let set = |builder: ServerBuilder| {
         let builder = builder.drain_timeout(LONG);
-        builder.config(|config| config.shutdown_grace = LONG)
+        builder.config(|config| config.set_shutdown_grace(LONG))
     };
     let mut served = serve(false, b"GET / HTTP/1.1\r\nHo", set).await;
     served.stop.send(()).expect("it is served");

@@ -506,10 +506,11 @@ async fn settings_out_of_range_are_errors_and_not_clamped() {
     for builder in [
         Client::builder().max_connections(0),
         Client::builder().pool_idle_timeout(Duration::ZERO),
-        Client::builder().config(|config| config.max_frame_size = 16_383),
-        Client::builder().config(|config| config.max_frame_size = 1 << 24),
-        Client::builder()
-            .config(|config| config.connection_window = fullbore::settings::WindowSize::new(65_534).unwrap()),
+        Client::builder().config(|config| config.set_max_frame_size(16_383)),
+        Client::builder().config(|config| config.set_max_frame_size(1 << 24)),
+        Client::builder().config(|config| {
+            config.set_connection_window(fullbore::settings::WindowSize::new(65_534).unwrap())
+        }),
     ] {
         let error = builder.build().unwrap_err();
         assert!(error.is_usage() && error.kind() == ErrorKind::Config, "{error}");

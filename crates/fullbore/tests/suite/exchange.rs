@@ -288,7 +288,7 @@ async fn a_thousand_requests_of_eight_tasks_share_one_connection() {
 async fn requests_over_the_servers_limit_wait_their_turn() {
     for limit in [1, 7, 100] {
         let mut server = config();
-        server.max_concurrent_streams = limit;
+        server.set_max_concurrent_streams(limit);
         let pair = pair(config(), server, answer);
         // Before the server has said what it allows, a client dares 100 (RFC 9113 section 6.5.2).
         fetch(&pair, get("/hello")).await;
@@ -325,7 +325,7 @@ async fn many_requests(pair: &Pair) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_after_the_other_never_passes_a_limit_of_one() {
     let mut server = config();
-    server.max_concurrent_streams = 1;
+    server.set_max_concurrent_streams(1);
     let pair = pair(config(), server, answer);
     for round in 0..3_000u64 {
         let body = Chunks::new(round % 50, 10);

@@ -224,7 +224,7 @@ async fn a_client_that_is_gone_altogether_ends_its_handlers() {
 #[tokio::test]
 async fn a_client_that_waits_longer_than_the_limit_is_given_up() {
     let mut config = Config::default();
-    config.half_close_timeout = Duration::from_millis(40);
+    config.set_half_close_timeout(Duration::from_millis(40));
     let (near, far) = tcp().await;
     hangs(near, far, config, |mut raw| async move {
         raw.io.shutdown().await.unwrap();

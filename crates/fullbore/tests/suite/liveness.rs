@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fullbore::client::{SendRequest, handshake};
 use fullbore::server::serve_connection;
-use fullbore::settings::{Limit, Refill};
+use fullbore::settings::{Limit, PeerLimit, Refill};
 use fullbore::{BoxError, Config, Incoming};
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -189,8 +189,8 @@ fn refills() -> [Refill; 5] {
 
 fn settings(stream: u32, refill: Refill) -> Config {
     let mut settings = windows(stream, 65_535);
-    settings.stream_refill = refill;
-    settings.connection_refill = refill;
+    settings.set_stream_refill(refill);
+    settings.set_connection_refill(refill);
     settings
 }
 
@@ -250,8 +250,7 @@ async fn answers_to_ping_that_wait_for_room_are_followed_by_more_reading() {
     let (input, mut to_client) = tokio::io::simplex(64 << 10);
     let (mut from_client, output) = tokio::io::simplex(9_000);
     let mut config = Config::default();
-    config.max_owed_replies = 100;
-    config.pings = Limit::new(u32::MAX, u32::MAX);
+    config.set_limit(PeerLimit::Pings, Limit::new(u32::MAX, u32::MAX));
     let (_sender, connection) = handshake(tokio::io::join(input, output), config);
     tokio::spawn(connection);
     let far = tokio::io::join(&mut from_client, &mut to_client);

@@ -343,7 +343,7 @@ async fn a_peer_that_is_gone_is_noticed() {
         })
         .await;
         let client = Client::builder()
-            .config(|config| config.keep_alive_timeout = short)
+            .config(|config| config.set_keep_alive_timeout(short))
             .keep_alive(KeepAlive::WithStreams(short))
             .build()
             .unwrap();

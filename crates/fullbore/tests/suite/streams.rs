@@ -51,7 +51,7 @@ fn echo(ended: Arc<Notify>) -> Router {
 
 /// A server, its address, and its task.
 async fn serve(app: Router) -> (String, JoinHandle<Result<(), Error>>) {
-    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let builder = Server::builder().config(|config| config.set_enable_connect_protocol(true));
     let server = builder.bind("127.0.0.1:0").await.expect("a port");
     let address = server.local_addr().expect("an address").to_string();
     (address, tokio::spawn(server.serve(WebSockets::new(app))))
@@ -266,7 +266,7 @@ async fn a_reset_of_a_web_socket_is_an_error_for_its_handler_and_no_end() {
 
 #[tokio::test]
 async fn a_handler_that_answers_with_success_and_takes_no_upgrade_sends_its_body() {
-    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let builder = Server::builder().config(|config| config.set_enable_connect_protocol(true));
     let server = builder.bind("127.0.0.1:0").await.expect("a port");
     let address = server.local_addr().expect("an address").to_string();
     // axum leaves the body of such an answer out.
@@ -289,7 +289,7 @@ async fn a_handler_that_answers_with_success_and_takes_no_upgrade_sends_its_body
 #[tokio::test]
 async fn web_sockets_beyond_the_limit_are_refused_until_others_have_ended() {
     let limit = WebSocketLimit::new(8);
-    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let builder = Server::builder().config(|config| config.set_enable_connect_protocol(true));
     let server = builder.bind("127.0.0.1:0").await.expect("a port");
     let address = server.local_addr().expect("an address").to_string();
     let app = WebSockets::new(echo(Arc::default())).limit(limit.clone());

@@ -63,8 +63,8 @@ pub(crate) fn config() -> Config {
 /// Settings with these receive windows.
 pub(crate) fn windows(stream: u32, connection: u32) -> Config {
     let mut config = Config::default();
-    config.stream_window = WindowSize::new(stream).expect("a window");
-    config.connection_window = WindowSize::new(connection).expect("a window");
+    config.set_stream_window(WindowSize::new(stream).expect("a window"));
+    config.set_connection_window(WindowSize::new(connection).expect("a window"));
     config
 }
 

@@ -27,16 +27,17 @@ type Verdict = Result<(), ConnectionError>;
 
 impl Guards {
     pub(super) fn new(config: &Config, now: Time) -> Self {
+        let of = |which| Bucket::new(config.limit(which), now);
         Guards {
-            peer_resets: Bucket::new(config.peer_resets, now),
-            refused_streams: Bucket::new(config.refused_streams, now),
-            provoked_resets: Bucket::new(config.provoked_resets, now),
-            empty_data: Bucket::new(config.empty_data, now),
-            pings: Bucket::new(config.pings, now),
-            settings: Bucket::new(config.settings, now),
-            window_updates: Bucket::new(config.window_updates, now),
-            informational: Bucket::new(config.informational, now),
-            priorities: Bucket::new(config.priorities, now),
+            peer_resets: of(PeerLimit::PeerResets),
+            refused_streams: of(PeerLimit::RefusedStreams),
+            provoked_resets: of(PeerLimit::ProvokedResets),
+            empty_data: of(PeerLimit::EmptyData),
+            pings: of(PeerLimit::Pings),
+            settings: of(PeerLimit::Settings),
+            window_updates: of(PeerLimit::WindowUpdates),
+            informational: of(PeerLimit::Informational),
+            priorities: of(PeerLimit::Priorities),
         }
     }
 

@@ -307,7 +307,7 @@ impl Reader {
         };
         let mut header = block.header;
         block.continuations += 1;
-        if block.continuations > config.max_continuations {
+        if block.continuations > config.max_continuations() {
             let error = "too many CONTINUATION frames for one header block";
             return Err(ConnectionError::limit(PeerLimit::Continuations, error).on(header.stream));
         }
@@ -426,7 +426,7 @@ impl Reader {
 }
 
 fn check_block_size(stream: StreamId, bytes: usize, config: &Config) -> Result<(), ConnectionError> {
-    if bytes <= config.max_header_block {
+    if bytes <= config.max_header_block() {
         return Ok(());
     }
     let error = "a header block is too long";

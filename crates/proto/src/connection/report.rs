@@ -12,6 +12,13 @@ use crate::stats::{Report, Stats, StreamReport};
 use crate::stream::Stream;
 use crate::time::Time;
 
+/// The bytes of unsent replies above which nothing more is read (CVE-2019-9512, 9515, 9517).
+const MAX_OWED_REPLIES: usize = 8 << 10;
+
+/// The bytes of unsent frames other than DATA, HEADERS included, above which nothing more is read: the HEADERS of some
+/// thousand responses (CVE-2019-9517).
+const MAX_UNSENT_CONTROL: usize = 256 << 10;
+
 impl Connection {
     /// The role of this endpoint.
     pub fn role(&self) -> Role {
@@ -32,7 +39,7 @@ impl Connection {
     /// replies or frames wait to be sent, or while the budget has no memory for frames and field sections.
     pub fn wants_read(&self) -> bool {
         let (owed, waiting) = (self.writer.owed(), self.writer.len());
-        let may_owe = owed <= self.config.max_owed_replies && waiting <= self.config.max_unsent_control;
+        let may_owe = owed <= MAX_OWED_REPLIES && waiting <= MAX_UNSENT_CONTROL;
         !self.shutdown.has_failed()
             && may_owe
             && !self.shutdown.is_half_closed()

@@ -7,6 +7,7 @@ use http::{Method, Response};
 use super::Connection;
 use super::repeats::Received;
 use super::streams::Fresh;
+use super::transmit::LARGEST_DATA;
 use crate::error::UsageError;
 use crate::event::Event;
 use crate::id::StreamId;
@@ -61,8 +62,7 @@ impl Connection {
             return None;
         };
         let length = body.len();
-        let frame = self.config.send_frame_size.min(self.writer.max_frame_size());
-        let fits = length <= frame as usize
+        let fits = length <= LARGEST_DATA
             && length <= self.settings.initial_window_size() as usize
             && length <= self.flow.credit().usable()
             && self.streams.has_nothing_to_send()

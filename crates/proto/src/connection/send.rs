@@ -21,6 +21,9 @@ use crate::role::Role;
 use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
 
+/// The most requests that may wait until the peer allows them. Then `open` fails.
+const MAX_WAITING: usize = 100_000;
+
 /// The most waiting requests that are opened at once. A server may allow ten thousand with one SETTINGS frame.
 const MAX_OPENED_AT_ONCE: u32 = 512;
 
@@ -54,7 +57,7 @@ impl Connection {
         )
         .map_err(UsageError::InvalidMessage)?;
         let waiting = self.streams.waiting();
-        if !self.takes_new_streams() || waiting >= self.config.max_waiting_streams {
+        if !self.takes_new_streams() || waiting >= MAX_WAITING {
             return Err(UsageError::NoNewStreams);
         }
         if !self.flow.can_hold_a_body() {
@@ -260,14 +263,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The bytes in the stream's send queue. If they exceed [`crate::Config::send_low_water`], an
-    /// [`crate::Event::Writable`] follows once they do not.
-    pub fn want_room(&mut self, id: StreamId) -> usize {
-        self.want_room_at(id, self.config.send_low_water)
-    }
-
-    /// As [`Self::want_room`], with another low-water mark in bytes.
-    pub fn want_room_at(&mut self, id: StreamId, low_water: usize) -> usize {
+    /// The bytes in the stream's send queue. If they exceed `low_water`, an [`crate::Event::Writable`] follows once they do not.
+    pub fn want_room(&mut self, id: StreamId, low_water: usize) -> usize {
         self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
             return 0;

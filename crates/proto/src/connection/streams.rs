@@ -36,6 +36,11 @@ use crate::time::Time;
 pub(super) use self::closed::ClosedBy;
 pub(super) use self::fresh::{Fresh, FreshStreams};
 
+/// How far open streams and reset streams that are not released may together exceed the limit on streams. RFC 9113 section
+/// 5.1.2 does not count closed streams, so a client may cancel requests and send others at once, while the handlers take a
+/// moment to end. Beyond that streams are refused, so a peer gains nothing by opening and resetting (CVE-2023-44487).
+const RESET_GRACE: usize = 1_000;
+
 /// How many streams a connection leases at once, so that most requests cost no atomic operation.
 const STREAM_BLOCK: u64 = 16;
 
@@ -61,7 +66,7 @@ pub(super) struct Streams {
     highest_processed: u32,
     /// Complete streams that are not released. They count against no limit.
     finished: usize,
-    /// Reset streams that are not released. They count against [`Config::reset_stream_grace`].
+    /// Reset streams that are not released. They count against [`RESET_GRACE`].
     reset_held: u32,
     /// Streams of ours that wait until the peer allows more streams, in order.
     waiting: Ranked,
@@ -329,7 +334,7 @@ impl Streams {
         if held - self.reset_held as usize >= limit {
             return Err("more streams than SETTINGS_MAX_CONCURRENT_STREAMS");
         }
-        if held >= limit.saturating_add(config.reset_stream_grace as usize) {
+        if held >= limit.saturating_add(RESET_GRACE) {
             return Err("streams are reset faster than their handlers end");
         }
         // The only stream of a connection needs no lease. So every connection is served, however many streams others

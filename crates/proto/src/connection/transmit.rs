@@ -24,6 +24,9 @@ const MAX_TURNS: usize = 1_024;
 /// Shorter lists are not aligned to records: they are no part of a long transfer.
 const LEAST_RECORDS: usize = 4;
 
+/// The largest DATA payload that is sent, in bytes: a TLS record, and what every peer accepts (RFC 9113 section 6.5.2).
+pub(super) const LARGEST_DATA: usize = 16_384;
+
 /// A frame header and a payload.
 const SLICES_OF_A_FRAME: usize = 2;
 
@@ -184,8 +187,6 @@ impl Connection {
     /// Builds one DATA frame of the stream whose turn it is.
     fn write_data(&mut self, out: &mut Transmit, list: &mut List) -> Served {
         let connection_window = self.flow.credit().usable();
-        let max_frame_size = self.writer.max_frame_size();
-        let largest = self.config.send_frame_size.min(max_frame_size) as usize;
         let Some(mut stream) = self.streams.next_to_send() else {
             return Served::None;
         };
@@ -200,7 +201,7 @@ impl Connection {
         }
         let half = &mut stream.send;
         let stream_window = half.credit.usable();
-        let wanted = half.queue.bytes().min(largest);
+        let wanted = half.queue.bytes().min(LARGEST_DATA);
         let length = wanted.min(stream_window).min(connection_window);
         if length < wanted && length < TINY_FRAME {
             let by_stream = stream_window < wanted;

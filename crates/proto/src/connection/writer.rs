@@ -13,7 +13,7 @@ use crate::frame::{
     DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_LENGTH, FrameType, GoAway, PREFACE, Ping, PriorityUpdate,
     ResetStream, Setting, WindowUpdate, patch_header_block, reserve_header_block, write_data_header,
 };
-use crate::hpack::Encoder;
+use crate::hpack::{DEFAULT_TABLE_SIZE, Encoder};
 use crate::id::StreamId;
 use crate::message;
 use crate::prefetch::{prefetch, prefetch_start};
@@ -53,9 +53,9 @@ pub(super) struct Writer {
 struct Bodies(Vec<(usize, Bytes)>);
 
 impl Writer {
-    pub(super) fn new(encoder_table_size: u32) -> Self {
+    pub(super) fn new() -> Self {
         Writer {
-            encoder: Encoder::new(encoder_table_size as usize),
+            encoder: Encoder::new(DEFAULT_TABLE_SIZE),
             answers: None,
             rested: false,
             date: None,
@@ -303,10 +303,6 @@ impl Writer {
 
     pub(super) fn sent_frames(&self) -> &FrameCounts {
         &self.sent_frames
-    }
-
-    pub(super) fn max_frame_size(&self) -> u32 {
-        self.max_frame_size
     }
 
     pub(super) fn set_max_frame_size(&mut self, octets: u32) {

@@ -45,7 +45,7 @@ impl Promise {
 ///
 /// let budget = MemoryBudget::new(64 << 20);
 /// let mut config = Config::default();
-/// config.budget = Some(budget.clone());
+/// config.set_budget(Some(budget.clone()));
 /// let connection = Connection::server(config, Time::ZERO);
 /// assert!(budget.leased() > 0 && budget.leased() <= budget.limit());
 /// drop(connection);
@@ -95,7 +95,7 @@ impl MemoryBudget {
 ///
 /// let budget = StreamBudget::new(100_000);
 /// let mut config = Config::default();
-/// config.stream_budget = Some(budget.clone());
+/// config.set_stream_budget(Some(budget.clone()));
 /// assert_eq!((budget.limit(), budget.leased()), (100_000, 0));
 /// ```
 #[derive(Debug, Clone)]
@@ -138,8 +138,8 @@ impl StreamBudget {
 /// let budget = MemoryBudget::new(64 << 20);
 /// let share = Share::new();
 /// let mut config = Config::default();
-/// config.budget = Some(budget.clone());
-/// config.share = Some(share.clone());
+/// config.set_budget(Some(budget.clone()));
+/// config.set_share(Some(share.clone()));
 /// let connect = |_| Connection::server(config.clone(), Time::ZERO);
 /// let connections: Vec<_> = (0..1_000).map(connect).collect();
 /// assert!(share.leased_bytes() <= budget.limit() / 2);

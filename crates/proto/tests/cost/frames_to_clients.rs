@@ -13,8 +13,7 @@ const FRAMES: u32 = 100;
 
 /// A client of whose requests so many are under way, and as many wait.
 fn client(streams: u32) -> Faced {
-    let mut config = Config::default();
-    config.max_waiting_streams = 10_000;
+    let config = Config::default();
     let mut faced = Faced::client(config);
     faced.says(&frames::settings(&[(3, streams)]));
     for _ in 0..2 * streams {

@@ -17,8 +17,8 @@ const STREAMS: u32 = 300;
 /// Windows that are refilled after a few hundred bytes.
 fn small_windows() -> Config {
     config(|config| {
-        config.adaptive = false;
-        config.stream_window = WindowSize::new(1_000).unwrap();
+        config.set_adaptive(false);
+        config.set_stream_window(WindowSize::new(1_000).unwrap());
     })
 }
 

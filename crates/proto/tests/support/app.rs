@@ -63,6 +63,8 @@ pub(crate) struct App {
     pub(crate) answers_late: bool,
     /// How many octets are handed over at once.
     pub(crate) chunk: u64,
+    /// A body is continued while no more than so many bytes of it wait.
+    pub(crate) low_water: usize,
     pub(crate) talks: BTreeMap<u32, Talk>,
     pub(crate) go_aways: Vec<(u32, ErrorCode)>,
     /// Every octet of every body so far, each time that some came.
@@ -83,6 +85,7 @@ impl Default for App {
             handler: Box::new(|_| Answer::default()),
             answers_late: false,
             chunk: 64 << 10,
+            low_water: 128 << 10,
             talks: BTreeMap::new(),
             go_aways: Vec::new(),
             progress: Vec::new(),
@@ -290,13 +293,13 @@ impl App {
 
     /// Sends as much of a body as there is room for.
     fn pump(&mut self, connection: &mut Connection, stream: StreamId) {
-        let low_water = connection.config().send_low_water;
+        let low_water = self.low_water;
         let chunk = self.chunk;
         let Some(talk) = self.talks.get_mut(&stream.value()) else {
             return;
         };
         while let Some((left, trailers)) = &mut talk.sending {
-            if connection.want_room(stream) > low_water {
+            if connection.want_room(stream, low_water) > low_water {
                 return;
             }
             let data = pattern::slice(stream, talk.sent, chunk.min(*left));

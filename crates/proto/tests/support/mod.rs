@@ -25,16 +25,16 @@ pub(crate) fn config(change: impl FnOnce(&mut Config)) -> Config {
 /// The same without limits on time that recur as long as a connection stands: those have tests of their own, and here a
 /// connection at rest has no deadline.
 pub(crate) fn patient(mut config: Config) -> Config {
-    config.idle_timeout = None;
-    config.keep_alive = KeepAlive::Never;
-    config.send_timeout = None;
+    config.set_idle_timeout(None);
+    config.set_keep_alive(KeepAlive::Never);
+    config.set_send_timeout(None);
     config
 }
 
 /// The same, with windows that stay as they were set.
 pub(crate) fn fixed(change: impl FnOnce(&mut Config)) -> Config {
     config(|config| {
-        config.adaptive = false;
+        config.set_adaptive(false);
         change(config);
     })
 }

@@ -316,7 +316,7 @@ impl Pair {
             let remaining = connection.receive_window_remaining();
             let most = size - remaining.min(size);
             // All but what is not worth an update yet: asking for one more would make it due.
-            let due = match connection.config().connection_refill {
+            let due = match connection.config().connection_refill() {
                 fullbore_proto::Refill::Fraction { divisor } => {
                     // Up to 255 bytes are withheld, so that offsets are multiples of 256.
                     let grain = if (16_384..1 << 20).contains(&size) { 255 } else { 0 };

@@ -70,7 +70,7 @@ where
     F: Future<Output = Result<Reply, BoxError>> + Send + 'static,
 {
     type Service = BoxCloneService<Request<Incoming>, Reply, BoxError>;
-    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let builder = Server::builder().config(|config| config.set_enable_connect_protocol(true));
     let server = builder.bind("127.0.0.1:0").await.expect("an origin");
     let address = server.local_addr().expect("an address");
     let service: Service = BoxCloneService::new(tower::service_fn(handler));
@@ -145,7 +145,7 @@ impl Front {
         let proxy = proxy.build().expect("a proxy");
         let builder = Server::builder()
             .peer_addresses(true)
-            .config(|config| config.enable_connect_protocol = true);
+            .config(|config| config.set_enable_connect_protocol(true));
         let server = builder.bind("127.0.0.1:0").await.expect("a front");
         let address = server.local_addr().expect("an address");
         let task = tokio::spawn(server.serve(proxy.clone())).abort_handle();

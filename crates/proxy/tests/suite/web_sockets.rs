@@ -29,7 +29,7 @@ async fn echo() -> Site {
     }
     let socket = any(|upgrade: WebSocketUpgrade| async { upgrade.protocols(["chat"]).on_upgrade(serve) });
     let application = Router::new().route("/socket", socket);
-    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let builder = Server::builder().config(|config| config.set_enable_connect_protocol(true));
     let server = builder.bind("127.0.0.1:0").await.unwrap();
     let address = server.local_addr().unwrap();
     let serving = tokio::spawn(server.serve(WebSockets::new(application)));

@@ -453,7 +453,7 @@ async fn both(origin: &str, limits: Limits, limit: Duration, authority: Option<&
             Limits::Connect => client.connect_timeout(limit),
             Limits::KeepAlive => client
                 .keep_alive(KeepAlive::WithStreams(limit))
-                .config(|config| config.keep_alive_timeout = limit),
+                .config(|config| config.set_keep_alive_timeout(limit)),
             Limits::None | Limits::Deadline => client,
         }
     });

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fullbore_proto::Config;
+use fullbore_proto::{Config, PeerLimit};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::outgoing::Upload;
@@ -16,7 +16,7 @@ use crate::http1::{Record, Traffic, Waiting};
 /// What counts as progress of a peer that reads slowly ([`Config::send_timeout`]).
 const SENT: u64 = 1 << 10;
 
-/// Informational responses that each request may have, as in HTTP/2. [`Config::informational`] counts only the others.
+/// Informational responses that each request may have, as in HTTP/2. [`PeerLimit::Informational`] counts only the others.
 const FREE_INFORMATIONAL: u32 = 8;
 
 /// The limits of a connection.
@@ -33,15 +33,18 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn of(config: &Config) -> Self {
-        let millis = config.body_timeout.unwrap_or_default().as_millis();
-        let bytes = u128::from(config.body_rate) * millis / 1_000;
+        let millis = config.body_timeout().unwrap_or_default().as_millis();
+        let bytes = u128::from(config.body_rate()) * millis / 1_000;
         Limits {
-            header_timeout: config.header_timeout,
-            response_timeout: config.response_timeout,
-            body_timeout: config.body_timeout,
+            header_timeout: config.header_timeout(),
+            response_timeout: config.response_timeout(),
+            body_timeout: config.body_timeout(),
             body_bytes: u64::try_from(bytes).unwrap_or(u64::MAX).max(1),
-            send_timeout: config.send_timeout,
-            informational: config.informational.burst.saturating_add(FREE_INFORMATIONAL),
+            send_timeout: config.send_timeout(),
+            informational: config
+                .limit(PeerLimit::Informational)
+                .burst
+                .saturating_add(FREE_INFORMATIONAL),
         }
     }
 }
@@ -115,7 +118,7 @@ impl<'a> Clock<'a> {
         let (traffic, now) = (self.traffic, self.now);
         let informational = self.upload.informational();
         if informational > self.limits.informational {
-            let text = "the server sent too many informational responses (limit: Config::informational)";
+            let text = "the server sent too many informational responses (limit: PeerLimit::Informational)";
             return Poll::Ready(Error::new(ErrorKind::Protocol, text));
         }
         if informational != self.informational {

@@ -370,7 +370,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub fn response_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.options.config.response_timeout = timeout;
+        self.options.config.set_response_timeout(timeout);
         self
     }
 
@@ -381,7 +381,7 @@ impl ClientBuilder {
     /// answers a request. It acts up to a sixteenth later, or at the end of a pause. It does not cover the wait for
     /// other requests.
     pub fn stream_wait_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.options.config.stream_wait_timeout = timeout;
+        self.options.config.set_stream_wait_timeout(timeout);
         self
     }
 
@@ -467,11 +467,11 @@ impl ClientBuilder {
     pub(super) fn settings(&self, http1_totals: Arc<Totals>) -> Settings {
         let this = self.clone();
         let mut config = this.options.config;
-        if config.keep_alive == KeepAlive::ByRole {
-            config.keep_alive = KeepAlive::WithStreams(KEEP_ALIVE);
+        if config.keep_alive() == KeepAlive::ByRole {
+            config.set_keep_alive(KeepAlive::WithStreams(KEEP_ALIVE));
         }
         Settings {
-            stream_wait_timeout: config.stream_wait_timeout,
+            stream_wait_timeout: config.stream_wait_timeout(),
             max_idle_http1: usize::try_from(this.max_idle_http1).unwrap_or(usize::MAX),
             connector: Connector {
                 config: Arc::new(config),

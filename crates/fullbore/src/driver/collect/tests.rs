@@ -271,8 +271,8 @@ async fn nothing_is_kept_of_a_request_that_is_given_up_before_it_begins() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_wakes_the_driver_for_an_update_of_the_window_and_not_for_each_piece() {
     let mut config = Config::default();
-    config.adaptive = false;
-    config.stream_window = fullbore_proto::WindowSize::new(131_072).expect("a window");
+    config.set_adaptive(false);
+    config.set_stream_window(fullbore_proto::WindowSize::new(131_072).expect("a window"));
     let (mut driver, mut far) = server_with(config, &[]).await;
     // POST.
     far.write_all(b"\0\0\x06\x01\x04\0\0\0\x01\x83\x86\x84\x41\x01a")

@@ -236,7 +236,7 @@ async fn a_transport_that_takes_a_part_is_offered_twice_that_part() {
 #[tokio::test(start_paused = true)]
 async fn what_is_read_for_tls_is_what_is_sealed_at_a_time() {
     let mut config = Config::default();
-    config.record_size = 16_384;
+    config.set_record_size(16_384);
     let mut metered = Metered::new(config);
     let offered = metered.run(ASK, None, false).await;
     assert!(offered.len() > LENGTH / FETCH, "{offered:?}");

@@ -192,9 +192,9 @@ fn with_streams(permit: &Permit, streams: u32) -> Connection {
 async fn scarce_memory_evicts_stalled_connections() {
     let budget = MemoryBudget::new(900_000);
     let mut own = Config::default();
-    own.budget = Some(budget.clone());
-    own.adaptive = false;
-    own.connection_window = fullbore_proto::WindowSize::new(200_000).unwrap();
+    own.set_budget(Some(budget.clone()));
+    own.set_adaptive(false);
+    own.set_connection_window(fullbore_proto::WindowSize::new(200_000).unwrap());
     let own = Arc::new(own);
     let limits = ConnectionLimits::new(100, 1_000);
     let mut permits = Vec::new();

@@ -25,7 +25,7 @@ struct Started {
 fn start() -> Started {
     let (near, far) = tokio::io::duplex(64 << 10);
     let mut config = Config::default();
-    config.preface_timeout = LIMIT;
+    config.set_preface_timeout(LIMIT);
     let service = tower::service_fn(|_| async {
         Ok::<_, std::convert::Infallible>(Response::new(String::from("answer")))
     });

@@ -86,7 +86,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: HttpService,
 {
-    let head = usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX);
+    let head = usize::try_from(config.max_header_list_size()).unwrap_or(usize::MAX);
     let (transport, mut io) = Transport::new(io, read, head.min(NOTED));
     io.forget_parsed();
     io.limit_reads(READ.max(head));
@@ -98,10 +98,10 @@ where
         .half_close(true)
         .header_read_timeout(None)
         .max_header_size(head)
-        .max_buf_size(config.send_buffer.max(head).max(LEAST_BUFFER));
+        .max_buf_size(config.send_buffer().max(head).max(LEAST_BUFFER));
     // hyper has room for 100 fields without an allocation.
-    if config.max_header_fields != Config::default().max_header_fields {
-        builder.max_headers(config.max_header_fields as usize);
+    if config.max_header_fields() != Config::default().max_header_fields() {
+        builder.max_headers(config.max_header_fields() as usize);
     }
     Box::new(Http1Connection {
         hyper: Some(

@@ -42,19 +42,22 @@ impl Expired {
     pub(super) fn error(self, config: &Config) -> Option<Error> {
         let (text, limit) = match self {
             Expired::Idle | Expired::Shutdown => return None,
-            Expired::Silence => ("waiting for the first request", config.preface_timeout),
-            Expired::Head => ("waiting for the rest of a request's head", config.header_timeout),
+            Expired::Silence => ("waiting for the first request", config.preface_timeout()),
+            Expired::Head => (
+                "waiting for the rest of a request's head",
+                config.header_timeout(),
+            ),
             Expired::Body => (
                 "waiting for the body of the request",
-                config.body_timeout.unwrap_or_default(),
+                config.body_timeout().unwrap_or_default(),
             ),
             Expired::Send => (
                 "waiting for the peer to read the response",
-                config.send_timeout.unwrap_or_default(),
+                config.send_timeout().unwrap_or_default(),
             ),
             Expired::HalfClose => (
                 "the peer had ended its half of the transport, and took too little of the response",
-                config.half_close_timeout,
+                config.half_close_timeout(),
             ),
         };
         Some(Error::timeout(text, limit))
@@ -137,7 +140,7 @@ impl Limits {
 
     /// The server shuts down: the head of a request has to arrive within `shutdown_grace`.
     pub(super) fn shut_down(&mut self) {
-        self.leaves = Instant::now().checked_add(self.config.shutdown_grace);
+        self.leaves = Instant::now().checked_add(self.config.shutdown_grace());
     }
 
     /// Notes, without a look at the clock, that requests were answered and that the connection rests now. `false`, and nothing is
@@ -171,7 +174,7 @@ impl Limits {
             self.looked = now;
             self.is_looked_exact = true;
             if self.is_awake_in_time(now, cx) {
-                let idle = self.config.idle_timeout;
+                let idle = self.config.idle_timeout();
                 self.fired = fired.filter(|_| idle.is_some_and(|limit| limit >= EXACT_IDLE));
                 return Poll::Pending;
             }
@@ -199,7 +202,10 @@ impl Limits {
                 timer => timer.insert(Alarm::at(at, self.alarms.as_ref())),
             };
             if timer.poll(cx).is_pending() {
-                let idle = self.config.idle_timeout.and_then(|limit| now.checked_add(limit));
+                let idle = self
+                    .config
+                    .idle_timeout()
+                    .and_then(|limit| now.checked_add(limit));
                 let deadline = timer.deadline();
                 self.awake_for_idle = idle.filter(|idle| deadline <= *idle).map(|_| deadline);
                 self.waker.clone_from(cx.waker());
@@ -286,12 +292,12 @@ impl Limits {
         let is_busy = request.is_busy() || traffic.awaits_write;
         let idle = match (is_busy, self.head) {
             (true, _) => None,
-            (false, Some(since)) => Some((since.checked_add(config.header_timeout), Expired::Head)),
+            (false, Some(since)) => Some((since.checked_add(config.header_timeout()), Expired::Head)),
             (false, None) if self.requests == 0 => {
-                Some((self.idle.checked_add(config.preface_timeout), Expired::Silence))
+                Some((self.idle.checked_add(config.preface_timeout()), Expired::Silence))
             }
             (false, None) => config
-                .idle_timeout
+                .idle_timeout()
                 .map(|limit| (self.idle.checked_add(limit), Expired::Idle)),
         };
         let limit =
@@ -303,22 +309,22 @@ impl Limits {
             (None, _) => {}
         };
         or(self.leaves.filter(|_| !is_busy), Some(Expired::Shutdown));
-        or(limit(&self.body, config.body_timeout), Some(Expired::Body));
-        or(limit(&self.send, config.send_timeout), Some(Expired::Send));
+        or(limit(&self.body, config.body_timeout()), Some(Expired::Body));
+        or(limit(&self.send, config.send_timeout()), Some(Expired::Send));
         or(
-            limit(&self.half_closed, Some(config.half_close_timeout)),
+            limit(&self.half_closed, Some(config.half_close_timeout())),
             Some(Expired::HalfClose),
         );
         // Another task reads and writes a tunnel, so nothing else looks.
-        let look = config.send_timeout.filter(|_| request.tunnel);
+        let look = config.send_timeout().filter(|_| request.tunnel);
         or(look.and_then(|limit| now.checked_add(limit / 4)), None);
         next
     }
 
     /// The bytes of a body that have to arrive within `body_timeout`.
     fn least_body_bytes(&self) -> u64 {
-        let timeout = self.config.body_timeout.unwrap_or_default();
-        let bytes = u128::from(self.config.body_rate) * timeout.as_millis() / 1_000;
+        let timeout = self.config.body_timeout().unwrap_or_default();
+        let bytes = u128::from(self.config.body_rate()) * timeout.as_millis() / 1_000;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 }

@@ -4,14 +4,13 @@
 
 use std::sync::atomic::Ordering;
 
-use fullbore::settings::{KeepAlive, Limit, TcpBuffers};
+use fullbore::settings::{KeepAlive, Limit, PeerLimit, TcpBuffers};
 use fullbore::{Config, ErrorCode};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::attacks::attacker::{
-    Attacker, DATA, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, get, nth,
-    post,
+    Attacker, DATA, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, WINDOW_UPDATE, frame, get, nth, post,
 };
 use crate::attacks::site::Site;
 use crate::support::{patiently, soon};
@@ -26,7 +25,7 @@ fn config(change: impl FnOnce(&mut Config)) -> Config {
 async fn a_preface_that_dribbles() {
     patiently(|short| async move {
         for tls in [false, true] {
-            let site = Site::start(tls, config(|config| config.preface_timeout = short)).await;
+            let site = Site::start(tls, config(|config| config.set_preface_timeout(short))).await;
             let mut attacker = Attacker::new(site.transport().await);
             attacker.say(&PREFACE[..5]).await;
             assert_eq!(attacker.ended().await.code(), ErrorCode::PROTOCOL_ERROR);
@@ -52,7 +51,7 @@ async fn a_handshake_that_never_begins() {
 async fn a_header_block_that_dribbles() {
     patiently(|short| async move {
         for tls in [false, true] {
-            let site = Site::start(tls, config(|config| config.header_timeout = short)).await;
+            let site = Site::start(tls, config(|config| config.set_header_timeout(short))).await;
             let mut attacker = site.attacker().await;
             attacker.say(&frame(HEADERS, 1, 1, &[0x82])).await;
             assert_eq!(attacker.ended().await.code(), ErrorCode::ENHANCE_YOUR_CALM);
@@ -60,23 +59,6 @@ async fn a_header_block_that_dribbles() {
             attacker.say(&get(1, "/")[..20]).await;
             assert_eq!(attacker.ended().await.code(), ErrorCode::ENHANCE_YOUR_CALM);
             site.answers().await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn settings_that_are_never_acknowledged() {
-    patiently(|short| async move {
-        for tls in [false, true] {
-            let site = Site::start(tls, config(|config| config.settings_timeout = short)).await;
-            let mut attacker = Attacker::new(site.transport().await);
-            attacker.say(PREFACE).await;
-            attacker.say(&frame(SETTINGS, 0, 0, &[])).await;
-            attacker.say(&post(1, "/hang")).await;
-            assert_eq!(attacker.ended().await.code(), ErrorCode::SETTINGS_TIMEOUT);
-            site.answers().await;
-            site.is_free().await;
         }
     })
     .await;
@@ -145,8 +127,8 @@ async fn a_peer_that_answers_no_ping() {
     patiently(|short| async move {
         for tls in [false, true] {
             let change = |config: &mut Config| {
-                config.keep_alive = KeepAlive::WithStreams(short);
-                config.keep_alive_timeout = short;
+                config.set_keep_alive(KeepAlive::WithStreams(short));
+                config.set_keep_alive_timeout(short);
             };
             let site = Site::start(tls, config(change)).await;
             let mut attacker = site.attacker().await;
@@ -255,7 +237,7 @@ async fn responses_that_are_never_read() {
 #[tokio::test]
 async fn many_streams_share_the_memory_for_what_is_not_read() {
     for tls in [false, true] {
-        let site = Site::start(tls, config(|config| config.send_buffer = 1 << 20)).await;
+        let site = Site::start(tls, config(|config| config.set_send_buffer(1 << 20))).await;
         let mut attacker = Attacker::new(site.transport().await);
         attacker.greet(&[0, 4, 0, 0, 0, 0]).await;
         for round in 0..200 {
@@ -286,7 +268,9 @@ async fn replies_that_are_never_read_stop_reading() {
     for tls in [false, true] {
         let pings = Limit::new(u32::MAX, u32::MAX);
         let site = Site::start_with(tls, |server| {
-            server.config(|config| config.pings = pings).tcp_buffers(small())
+            server
+                .config(|config| config.set_limit(PeerLimit::Pings, pings))
+                .tcp_buffers(small())
         })
         .await;
         let mut attacker = site.attacker().await;

@@ -356,7 +356,7 @@ async fn continuation_frames_by_bytes() {
 async fn streams_beyond_the_limit() {
     for tls in [false, true] {
         let mut config = limited();
-        config.max_concurrent_streams = 5;
+        config.set_max_concurrent_streams(5);
         let site = Site::start(tls, config).await;
         let ended = site
             .attacker()

@@ -129,7 +129,7 @@ async fn a_client_that_resets_each_stream_after_the_headers_of_the_answer() {
 async fn requests_in_the_place_of_cancelled_ones_at_the_limit_of_streams() {
     for tls in [false, true] {
         let mut config = Config::default();
-        config.max_concurrent_streams = 2;
+        config.set_max_concurrent_streams(2);
         let site = Site::start(tls, config).await;
         let mut refused = 0;
         for round in 1..=5 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use fullbore::rustls::pki_types::ServerName;
-use fullbore::settings::Limit;
+use fullbore::settings::{Limit, PeerLimit};
 use fullbore::tls::{self, Roots};
 use fullbore::{BoxError, Client, Config, Error, Incoming, Server, ServerBuilder};
 use http::{Request, Response};
@@ -53,15 +53,15 @@ pub(crate) const LIMIT: u32 = 50;
 pub(crate) fn limited() -> Config {
     let limit = Limit::new(LIMIT, 0);
     let mut config = Config::default();
-    config.peer_resets = limit;
-    config.refused_streams = limit;
-    config.provoked_resets = limit;
-    config.empty_data = limit;
-    config.pings = limit;
-    config.settings = limit;
-    config.window_updates = limit;
-    config.informational = limit;
-    config.priorities = limit;
+    config.set_limit(PeerLimit::PeerResets, limit);
+    config.set_limit(PeerLimit::RefusedStreams, limit);
+    config.set_limit(PeerLimit::ProvokedResets, limit);
+    config.set_limit(PeerLimit::EmptyData, limit);
+    config.set_limit(PeerLimit::Pings, limit);
+    config.set_limit(PeerLimit::Settings, limit);
+    config.set_limit(PeerLimit::WindowUpdates, limit);
+    config.set_limit(PeerLimit::Informational, limit);
+    config.set_limit(PeerLimit::Priorities, limit);
     config
 }
 

@@ -329,9 +329,9 @@ async fn a_peer_that_reads_nothing_holds_a_send_buffer_and_one_piece_of_files() 
     const CHUNK: usize = 12_000;
     let octets = || Chunk::from(pattern(0, CHUNK));
     // The pipe takes five and a half. hyper queues 16 at most.
-    for (send_buffer, expected) in [(64 << 10, 5..=11), (Config::default().send_buffer, 16..=22)] {
+    for (send_buffer, expected) in [(64 << 10, 5..=11), (Config::default().send_buffer(), 16..=22)] {
         let mut config = Config::default();
-        config.send_buffer = send_buffer;
+        config.set_send_buffer(send_buffer);
         let taken = taken(octets, config).await;
         assert!(expected.contains(&taken), "{taken} of {send_buffer}");
     }

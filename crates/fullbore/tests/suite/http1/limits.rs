@@ -82,7 +82,7 @@ async fn the_head_of_a_later_request_has_the_same_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_requests_is_closed_and_one_with_requests_is_not() {
-    let mut raw = Raw::with(config(|config| config.idle_timeout = Some(60 * SECOND)));
+    let mut raw = Raw::with(config(|config| config.set_idle_timeout(Some(60 * SECOND))));
     for _ in 0..5 {
         raw.say(get("/")).await;
         raw.hear(7).await;
@@ -95,7 +95,7 @@ async fn a_connection_without_requests_is_closed_and_one_with_requests_is_not() 
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_is_answered_by_408() {
-    let mut raw = Raw::with(config(|config| config.body_timeout = Some(20 * SECOND)));
+    let mut raw = Raw::with(config(|config| config.set_body_timeout(Some(20 * SECOND))));
     raw.say(post("/", "Content-Length: 10\r\n", "hello")).await;
     let (said, elapsed) = closed(&mut raw).await;
     assert_eq!(statuses(&said), [408], "{said}");
@@ -112,8 +112,8 @@ async fn a_body_that_stops_is_answered_by_408() {
 async fn a_body_that_crawls_is_ended_and_one_that_is_fast_enough_is_not() {
     for (every, ends) in [(1, false), (4, true)] {
         let raw = Raw::with(config(|config| {
-            config.body_timeout = Some(20 * SECOND);
-            config.body_rate = 10;
+            config.set_body_timeout(Some(20 * SECOND));
+            config.set_body_rate(10);
         }));
         let (mut reader, mut writer) = tokio::io::split(raw.io);
         writer
@@ -140,10 +140,10 @@ async fn a_body_that_crawls_is_ended_and_one_that_is_fast_enough_is_not() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_takes_long_is_not_the_peers_fault() {
     let mut raw = Raw::with(config(|config| {
-        config.body_timeout = Some(SECOND);
-        config.send_timeout = Some(SECOND);
-        config.idle_timeout = Some(SECOND);
-        config.header_timeout = SECOND;
+        config.set_body_timeout(Some(SECOND));
+        config.set_send_timeout(Some(SECOND));
+        config.set_idle_timeout(Some(SECOND));
+        config.set_header_timeout(SECOND);
     }));
     raw.say(get("/slow")).await;
     let mut head = [0; 15];
@@ -153,7 +153,7 @@ async fn a_handler_that_takes_long_is_not_the_peers_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_closed() {
-    let mut raw = Raw::with(config(|config| config.send_timeout = Some(20 * SECOND)));
+    let mut raw = Raw::with(config(|config| config.set_send_timeout(Some(20 * SECOND))));
     raw.say(get("/long")).await;
     let began = Instant::now();
     let error = (&mut raw.served).await.expect("no panic").expect_err("a limit");
@@ -163,7 +163,7 @@ async fn a_client_that_does_not_read_is_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_byte_by_byte_is_closed() {
-    let mut raw = Raw::with(config(|config| config.send_timeout = Some(20 * SECOND)));
+    let mut raw = Raw::with(config(|config| config.set_send_timeout(Some(20 * SECOND))));
     raw.say(get("/long")).await;
     let (mut reader, _writer) = tokio::io::split(raw.io);
     let dribble = tokio::spawn(async move {
@@ -183,7 +183,7 @@ async fn a_client_that_has_closed_its_half_is_waited_for() {
     raw.io.shutdown().await.expect("our half ends");
     let (said, _) = closed(&mut raw).await;
     assert!(said.ends_with("slow"), "{said}");
-    let mut raw = Raw::with(config(|config| config.half_close_timeout = 20 * SECOND));
+    let mut raw = Raw::with(config(|config| config.set_half_close_timeout(20 * SECOND)));
     raw.say(get("/hang")).await;
     raw.io.shutdown().await.expect("our half ends");
     let (said, elapsed) = closed(&mut raw).await;
@@ -242,8 +242,8 @@ async fn no_status_of_a_limit_is_sent_before_a_100_that_waits() {
     let handled = Arc::clone(&seen);
     let service = service(move |request| answer(Arc::clone(&handled), request));
     let config = config(|config| {
-        config.body_timeout = Some(20 * SECOND);
-        config.send_timeout = Some(100 * SECOND);
+        config.set_body_timeout(Some(20 * SECOND));
+        config.set_send_timeout(Some(100 * SECOND));
     });
     let began = Instant::now();
     let error = serve_connection_auto(io, service, config)

@@ -101,7 +101,7 @@ async fn a_peer_that_speaks_neither_version() {
 #[tokio::test]
 async fn a_head_that_is_too_large() {
     let mut config = Config::default();
-    config.max_header_list_size = 10_000;
+    config.set_max_header_list_size(10_000);
     let long = format!("GET / HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "x".repeat(10_000));
     let mut raw = Raw::with(config);
     raw.say(long).await;
@@ -111,12 +111,12 @@ async fn a_head_that_is_too_large() {
     let mut config = Config::default();
     assert_eq!(statuses(&Raw::with(config.clone()).ask(many(90)).await), [200]);
     assert_eq!(statuses(&Raw::with(config.clone()).ask(many(110)).await), [431]);
-    config.max_header_fields = 20;
+    config.set_max_header_fields(20);
     assert_eq!(statuses(&Raw::with(config.clone()).ask(many(19)).await), [200]);
     assert_eq!(statuses(&Raw::with(config).ask(many(20)).await), [431]);
     let uri = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(70_000));
     let mut config = Config::default();
-    config.max_header_list_size = 100_000;
+    config.set_max_header_list_size(100_000);
     let mut raw = Raw::with(config);
     raw.say(uri).await;
     assert_eq!(statuses(&raw.rest().await), [414]);

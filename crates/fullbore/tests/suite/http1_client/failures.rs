@@ -80,7 +80,7 @@ async fn a_head_that_is_too_large_is_a_protocol_error() {
     let site = Site::says(format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(1_000))).await;
     assert!(soon(fetch(&client(), &site.url)).await.is_ok());
     let three = http1()
-        .config(|config| config.max_header_fields = 3)
+        .config(|config| config.set_max_header_fields(3))
         .build()
         .unwrap();
     assert_eq!(

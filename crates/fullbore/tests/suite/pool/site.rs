@@ -165,7 +165,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut config = Config::default();
-    config.max_concurrent_streams = book.plan.streams;
+    config.set_max_concurrent_streams(book.plan.streams);
     let retire = Arc::new(Notify::new());
     let (own, other) = (Arc::clone(&retire), Arc::clone(&book));
     let app = Router::new().fallback(move |request: Request| answer(request, number, other, own));

@@ -13,7 +13,7 @@ fn is_compression_error(suffix: &[u8]) {
     server.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));
     server.ended_with(ErrorCode::COMPRESSION_ERROR);
     // The same on streams that nobody waits for, and for a client.
-    let mut server = Faced::server(config(|config| config.max_concurrent_streams = 0));
+    let mut server = Faced::server(config(|config| config.set_max_concurrent_streams(0)));
     server.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));
     server.ended_with(ErrorCode::COMPRESSION_ERROR);
     let mut client = Faced::client_with_request(Config::default(), true);
@@ -126,7 +126,7 @@ fn the_next_block_behind_settings_begins_with_the_size_update_whatever_block_it_
 #[test]
 fn the_table_stays_right_across_blocks_that_are_refused() {
     // Each block enters a field and then uses it, in a stream that is malformed, refused, or fine.
-    let mut faced = Faced::server(config(|config| config.max_concurrent_streams = 1));
+    let mut faced = Faced::server(config(|config| config.set_max_concurrent_streams(1)));
     let enter = [0x40, 1, b'x', 1, b'1'];
     let malformed = [&frames::block(&[(":method", "GET")])[..], &enter].concat();
     faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &malformed));

@@ -141,7 +141,7 @@ fn a_block_longer_than_the_limit_ends_the_connection_in_however_many_frames() {
     faced.says(&frames::continuation(103, 0, &[0; 16_384]));
     faced.exceeded(PeerLimit::HeaderBlock);
 
-    let mut faced = Faced::server(config(|config| config.max_frame_size = 1 << 20));
+    let mut faced = Faced::server(config(|config| config.set_max_frame_size(1 << 20)));
     let value = "v".repeat(200_000);
     let mut block = frames::request_block("GET");
     block.extend(frames::block(&[("x", &value)]));

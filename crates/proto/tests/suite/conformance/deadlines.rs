@@ -195,7 +195,7 @@ fn a_connection_is_unused_from_the_end_of_its_last_stream_on() {
 
 #[test]
 fn a_connection_with_a_stream_is_not_idle_and_a_clients_never_is() {
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.says(&frames::get(1));
     faced.waits(seconds(10_000));
     faced.lives();
@@ -250,7 +250,7 @@ fn a_peer_that_still_takes_octets_over_a_slow_link_is_there() {
 fn a_client_asks_only_when_it_is_told_to() {
     let silence = seconds(10);
     let asked = |keep_alive, requests: u32| {
-        let mut faced = client(config(|config| config.keep_alive = keep_alive));
+        let mut faced = client(config(|config| config.set_keep_alive(keep_alive)));
         for _ in 0..requests {
             faced.opens("GET", true);
         }
@@ -268,9 +268,9 @@ fn a_client_asks_only_when_it_is_told_to() {
 fn the_silence_before_a_request_is_not_the_servers() {
     let keep_alive = KeepAlive::WithStreams(seconds(10));
     let mut faced = client(config(|config| {
-        config.keep_alive = keep_alive;
+        config.set_keep_alive(keep_alive);
         // It is looked at each five seconds.
-        config.response_timeout = Some(seconds(20));
+        config.set_response_timeout(Some(seconds(20)));
     }));
     faced.waits(seconds(1_000));
     faced.opens("GET", true);
@@ -282,8 +282,8 @@ fn the_silence_before_a_request_is_not_the_servers() {
 
 fn with_body_timeout() -> Config {
     config(|config| {
-        config.body_timeout = Some(seconds(60));
-        config.keep_alive = KeepAlive::Never;
+        config.set_body_timeout(Some(seconds(60)));
+        config.set_keep_alive(KeepAlive::Never);
     })
 }
 
@@ -316,10 +316,10 @@ fn a_body_waits_for_its_reader_as_long_as_that_takes() {
     faced.waits(seconds(1_000));
     faced.lives();
     let mut faced = server(config(|config| {
-        config.body_timeout = Some(seconds(60));
-        config.keep_alive = KeepAlive::Never;
-        config.adaptive = false;
-        config.stream_window = fullbore_proto::WindowSize::new(10).unwrap();
+        config.set_body_timeout(Some(seconds(60)));
+        config.set_keep_alive(KeepAlive::Never);
+        config.set_adaptive(false);
+        config.set_stream_window(fullbore_proto::WindowSize::new(10).unwrap());
     }));
     faced.says(&frames::post(1));
     faced.says(&frames::data(1, 0, b"0123456789"));
@@ -334,7 +334,7 @@ fn a_body_waits_for_its_reader_as_long_as_that_takes() {
 
 fn with_body_rate(bytes_per_second: u32) -> Config {
     let mut config = with_body_timeout();
-    config.body_rate = bytes_per_second;
+    config.set_body_rate(bytes_per_second);
     config
 }
 
@@ -377,8 +377,8 @@ fn bodies_at_the_least_rate_go_on_however_they_are_cut() {
 #[test]
 fn a_small_window_asks_for_no_more_than_it_lets_through() {
     let mut config = with_body_rate(50);
-    config.adaptive = false;
-    config.stream_window = fullbore_proto::WindowSize::new(10).unwrap();
+    config.set_adaptive(false);
+    config.set_stream_window(fullbore_proto::WindowSize::new(10).unwrap());
     let mut faced = server(config);
     faced.says(&frames::post(1));
     for _ in 0..20 {
@@ -393,8 +393,8 @@ fn a_small_window_asks_for_no_more_than_it_lets_through() {
 fn a_body_is_not_waited_for_while_the_connections_window_is_closed() {
     for rate in [0, 50] {
         let mut config = with_body_rate(rate);
-        config.adaptive = false;
-        config.connection_window = fullbore_proto::WindowSize::new(65_535).unwrap();
+        config.set_adaptive(false);
+        config.set_connection_window(fullbore_proto::WindowSize::new(65_535).unwrap());
         let mut faced = server(config);
         faced.says(&frames::post(1));
         faced.says(&frames::post(3));
@@ -419,7 +419,7 @@ fn a_tunnel_may_be_silent() {
 
 #[test]
 fn a_stream_whose_window_stays_closed_is_reset() {
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.says(&frames::window_update(0, 1 << 30));
     faced.answers_at_length(1);
     // An octet now and then is no progress.
@@ -436,7 +436,7 @@ fn a_stream_whose_window_stays_closed_is_reset() {
 
 #[test]
 fn a_stream_that_gets_a_kib_in_time_goes_on() {
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.says(&frames::window_update(0, 1 << 30));
     faced.answers_at_length(1);
     for _ in 0..50 {
@@ -450,7 +450,7 @@ fn a_stream_that_gets_a_kib_in_time_goes_on() {
 
 #[test]
 fn a_connection_whose_window_stays_closed_ends() {
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.says(&frames::settings(&[(4, 1 << 30)]));
     faced.answers_at_length(1);
     faced.waits(seconds(299));
@@ -462,7 +462,7 @@ fn a_connection_whose_window_stays_closed_ends() {
 
 #[test]
 fn a_transport_that_takes_nothing_ends_the_connection() {
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.answers_at_length(1);
     faced.says(&frames::settings(&[(4, 1 << 30)]));
     faced.says(&frames::window_update(0, 1 << 30));
@@ -499,7 +499,7 @@ fn a_transport_that_takes_nothing_is_watched_without_streams_too() {
 
 #[test]
 fn a_graceful_end_has_a_limit_when_it_is_given_one() {
-    let mut faced = server(config(|config| config.drain_timeout = Some(seconds(30))));
+    let mut faced = server(config(|config| config.set_drain_timeout(Some(seconds(30)))));
     faced.says(&frames::get(1));
     faced.connection.shutdown(faced.now);
     faced.heard();
@@ -533,7 +533,7 @@ fn response(stream: u32, flags: u8) -> Vec<u8> {
 
 #[test]
 fn a_response_whose_head_does_not_come_is_given_up() {
-    let mut faced = asking(|limits| limits.response_timeout = Some(seconds(40)));
+    let mut faced = asking(|limits| limits.set_response_timeout(Some(seconds(40))));
     faced.waits(seconds(39));
     faced.lives();
     faced.waits(seconds(11));
@@ -553,8 +553,8 @@ fn a_server_without_a_word_is_waited_for_unless_there_is_a_limit() {
 #[test]
 fn the_time_for_a_body_begins_with_its_head() {
     let mut faced = asking(|limits| {
-        limits.response_timeout = Some(seconds(40));
-        limits.body_timeout = Some(seconds(20));
+        limits.set_response_timeout(Some(seconds(40)));
+        limits.set_body_timeout(Some(seconds(20)));
     });
     faced.waits(seconds(35));
     faced.says(&response(1, 0));
@@ -569,7 +569,7 @@ fn the_time_for_a_body_begins_with_its_head() {
 #[test]
 fn the_time_for_a_response_begins_when_the_request_has_left() {
     let mut limits = Config::default();
-    limits.response_timeout = Some(seconds(40));
+    limits.set_response_timeout(Some(seconds(40)));
     let mut faced = client(limits);
     let stream = faced.opens("POST", false);
     faced.heard();
@@ -608,7 +608,7 @@ fn requests_that_wait_at_a_peer_that_allows_no_stream_fail() {
 #[test]
 fn a_check_of_another_limit_does_not_delay_the_end_of_the_wait_for_a_stream() {
     let mut faced = client(config(|config| {
-        config.keep_alive = KeepAlive::Always(seconds(13))
+        config.set_keep_alive(KeepAlive::Always(seconds(13)))
     }));
     faced.says(&frames::settings(&[(3, 0)]));
     ask(&mut faced);
@@ -634,7 +634,7 @@ fn a_check_of_another_limit_does_not_delay_the_end_of_the_wait_for_a_stream() {
 #[test]
 fn a_check_after_which_nothing_is_sent_does_not_delay_the_end_of_the_wait_for_a_stream() {
     // Streams are checked every 13 seconds.
-    let mut faced = client(config(|config| config.response_timeout = Some(seconds(52))));
+    let mut faced = client(config(|config| config.set_response_timeout(Some(seconds(52)))));
     faced.says(&frames::settings(&[(3, 0)]));
     ask(&mut faced);
     faced.waits(seconds(29));

@@ -35,14 +35,14 @@ fn the_first_settings_carry_what_matters_to_the_peer() {
         (&clients[..], &servers[..]),
         (&[1, 2, 4, 5, 6][..], &[1, 3, 4, 5, 6, 9][..])
     );
-    let extended = config(|config| config.enable_connect_protocol = true);
+    let extended = config(|config| config.set_enable_connect_protocol(true));
     assert!(announced(Connection::server(extended, Time::ZERO)).contains(&8));
 }
 
 #[test]
 fn a_client_opens_as_many_streams_as_it_may_before_the_servers_settings() {
     for most in [0, 1, 3] {
-        let settings = config(|config| config.initial_max_send_streams = most);
+        let settings = config(|config| config.set_initial_max_send_streams(most));
         let mut faced = Faced::silent_client(settings);
         assert_eq!(faced.connection.peer_max_concurrent_streams(), most);
         for _ in 0..5 {
@@ -82,7 +82,7 @@ fn the_debug_data_of_goaway_is_the_owners_choice() {
     for describes in [true, false] {
         let settings = config(|config| {
             if !describes {
-                config.debug_data = |_| "";
+                config.set_debug_data(|_| "");
             }
         });
         let mut faced = Faced::server(settings.clone());
@@ -101,7 +101,7 @@ fn a_relative_request_has_the_scheme_http_and_no_authority() {
     let relative = || http::Request::get("/path").body(()).unwrap();
     let mut strict = Faced::client(Config::default());
     assert!(strict.connection.open(relative(), true).is_err());
-    let mut faced = Faced::client(config(|config| config.relative_requests = true));
+    let mut faced = Faced::client(config(|config| config.set_relative_requests(true)));
     faced.connection.open(relative(), true).unwrap();
     // :method GET, :scheme http, then :path as a literal.
     let block = &faced.heard_of(FrameType::HEADERS)[0].payload;
@@ -113,10 +113,10 @@ fn a_relative_request_has_the_scheme_http_and_no_authority() {
 #[test]
 fn credit_that_is_half_of_the_rest_is_returned_and_no_less() {
     let settings = fixed(|config| {
-        config.stream_window = WindowSize::new(65_535).unwrap();
-        config.connection_window = WindowSize::new(65_535).unwrap();
-        config.stream_refill = Refill::HalfRest;
-        config.connection_refill = Refill::HalfRest;
+        config.set_stream_window(WindowSize::new(65_535).unwrap());
+        config.set_connection_window(WindowSize::new(65_535).unwrap());
+        config.set_stream_refill(Refill::HalfRest);
+        config.set_connection_refill(Refill::HalfRest);
     });
     let mut faced = Faced::server(settings);
     faced.says(&frames::post(1));

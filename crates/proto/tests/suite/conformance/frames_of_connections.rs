@@ -216,7 +216,7 @@ fn one_write_takes_all_that_a_failed_connection_sends_however_many_streams_had_d
 #[test]
 fn an_update_that_was_due_is_not_sent_by_a_connection_that_has_failed() {
     let mut faced = Faced::server(crate::support::fixed(|config| {
-        config.stream_window = fullbore_proto::WindowSize::from_mebibytes(1);
+        config.set_stream_window(fullbore_proto::WindowSize::from_mebibytes(1));
     }));
     faced.says(&frames::post(1));
     faced.says(&frames::data(1, 0, &[0; 16_384]).repeat(20));

@@ -79,7 +79,7 @@ fn the_size_of_a_frame_is_judged_by_its_head_alone() {
 
 #[test]
 fn longer_frames_are_accepted_where_settings_allow_them() {
-    let mut faced = Faced::server(config(|config| config.max_frame_size = 50_000));
+    let mut faced = Faced::server(config(|config| config.set_max_frame_size(50_000)));
     faced.says(&frames::post(1));
     faced.says(&frames::data(1, 0, &[7; 50_000]));
     assert_eq!(faced.reads(1).0.len(), 50_000);

@@ -350,7 +350,7 @@ fn protocol_is_for_connect_where_it_was_allowed() {
     let mut fields = pseudo("CONNECT");
     fields.push((":protocol", "websocket"));
     malformed_request(&block(&fields));
-    let allowing = config(|config| config.enable_connect_protocol = true);
+    let allowing = config(|config| config.set_enable_connect_protocol(true));
     let mut faced = Faced::server(allowing);
     faced.says(&frames::headers(1, END_HEADERS, &block(&fields)));
     assert!(matches!(faced.events()[..], [Event::Request { .. }]));

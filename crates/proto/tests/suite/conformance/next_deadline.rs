@@ -49,9 +49,12 @@ fn a_connection_that_begins_waits_for_settings_and_then_for_their_acknowledgemen
 #[test]
 fn a_server_without_streams_waits_as_long_as_it_may_be_idle_and_a_client_for_nothing() {
     assert_eq!(server(|_| {}).greeted().next(), Some(at(180)));
-    assert_eq!(server(|config| config.idle_timeout = None).greeted().next(), None);
+    assert_eq!(
+        server(|config| config.set_idle_timeout(None)).greeted().next(),
+        None
+    );
     let silence = KeepAlive::Always(Duration::from_secs(20));
-    let asks = |config: &mut Config| config.keep_alive = silence;
+    let asks = |config: &mut Config| config.set_keep_alive(silence);
     assert_eq!(server(asks).greeted().next(), Some(at(20)));
     assert_eq!(client(asks).greeted().next(), Some(at(20)));
     assert_eq!(client(|_| {}).greeted().next(), None);
@@ -68,22 +71,22 @@ fn a_stream_is_looked_at_after_a_quarter_of_the_shortest_limit() {
         }
         faced.next()
     };
-    let never = |config: &mut Config| config.keep_alive = KeepAlive::Never;
+    let never = |config: &mut Config| config.set_keep_alive(KeepAlive::Never);
     // Keep-alive of a server, and a quarter of `send_timeout`.
     assert_eq!(after(server(|_| {})), Some(at(5 + 60)));
     assert_eq!(after(server(never)), Some(at(5 + 75)));
     assert_eq!(after(client(|_| {})), Some(at(5 + 75)));
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     assert_eq!(
-        after(client(|config| config.response_timeout = seconds(40))),
+        after(client(|config| config.set_response_timeout(seconds(40)))),
         Some(at(5 + 10))
     );
     assert_eq!(
-        after(server(|config| config.response_timeout = seconds(40))),
+        after(server(|config| config.set_response_timeout(seconds(40)))),
         Some(at(5 + 60))
     );
     assert_eq!(
-        after(server(|config| config.body_timeout = seconds(80))),
+        after(server(|config| config.set_body_timeout(seconds(80)))),
         Some(at(5 + 20))
     );
 }
@@ -117,7 +120,7 @@ fn requests_that_wait_at_a_peer_that_allows_none_have_a_limit() {
 
 #[test]
 fn a_graceful_end_waits_for_a_round_trip_and_then_for_the_streams_under_way() {
-    let mut faced = server(|config| config.drain_timeout = Some(Duration::from_secs(40))).greeted();
+    let mut faced = server(|config| config.set_drain_timeout(Some(Duration::from_secs(40)))).greeted();
     faced.says(&frames::get(1));
     faced.sees(at(7));
     faced.connection.shutdown(faced.now);
@@ -133,7 +136,7 @@ fn a_client_that_has_ended_its_half_is_probed_after_a_second() {
     faced.sees(at(7));
     faced.connection.end_of_transport(faced.now);
     assert_eq!(faced.next(), Some(at(7 + 1)));
-    let mut faced = server(|config| config.half_close_timeout = Duration::from_millis(250)).greeted();
+    let mut faced = server(|config| config.set_half_close_timeout(Duration::from_millis(250))).greeted();
     faced.says(&frames::get(1));
     faced.connection.end_of_transport(faced.now);
     assert_eq!(faced.next(), Some(Time::from_nanos(250_000_000)));
@@ -155,7 +158,7 @@ fn a_frame_that_a_window_would_cut_tiny_is_held_for_a_millisecond() {
     let body = || Bytes::from(vec![7; 200_000]);
     // By the window of the stream, and by that of the connection.
     for (stream, connection) in [(65_535 + 100, 1 << 20), (1 << 20, 65_535 + 100)] {
-        let mut faced = server(|config| config.send_timeout = None).greeted();
+        let mut faced = server(|config| config.set_send_timeout(None)).greeted();
         faced.says(&frames::settings(&[(4, stream)]));
         faced.says(&frames::window_update(0, connection - 65_535));
         faced.says(&frames::get(1));

@@ -18,7 +18,7 @@ fn window(bytes: u32) -> WindowSize {
 }
 
 fn small(bytes: u32) -> Config {
-    fixed(|config| config.stream_window = window(bytes))
+    fixed(|config| config.set_stream_window(window(bytes)))
 }
 
 /// The entries of the only SETTINGS frame that was sent.
@@ -165,7 +165,7 @@ fn the_acknowledgement_of_later_settings_has_the_same_time_limit() {
     faced.connection.advance_time(faced.now);
     faced.connection.change_stream_window(window(100_000)).unwrap();
     faced.heard();
-    let limit = Config::default().settings_timeout;
+    let limit = Duration::from_secs(30);
     assert_eq!(faced.connection.next_deadline(), Some(faced.now + limit));
     faced.now = faced.now + limit;
     faced.connection.handle_timeout(faced.now);
@@ -242,10 +242,10 @@ fn a_closed_window_takes_nothing_until_it_is_opened_again() {
 #[test]
 fn a_window_that_begins_closed_does_not_grow_by_itself() {
     let mut config = Config::default();
-    config.first_windows = Some(FirstWindows {
+    config.set_first_windows(Some(FirstWindows {
         stream: WindowSize::CLOSED,
         connection: DEFAULT_WINDOW,
-    });
+    }));
     let mut faced = Faced::server(config);
     faced.says(&frames::post(1));
     let window = faced.connection.stream_receive_window_size(id(1));

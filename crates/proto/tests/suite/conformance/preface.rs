@@ -45,7 +45,7 @@ fn a_client_says_the_preface_and_settings_that_refuse_push() {
 #[test]
 fn a_window_that_is_a_little_larger_than_the_default_is_opened_at_once_too() {
     let mut faced = Faced::silent_server(config(|config| {
-        config.connection_window = fullbore_proto::WindowSize::new(65_536).unwrap();
+        config.set_connection_window(fullbore_proto::WindowSize::new(65_536).unwrap());
     }));
     assert_eq!(faced.heard()[1].word(0), 1);
 }
@@ -53,7 +53,7 @@ fn a_window_that_is_a_little_larger_than_the_default_is_opened_at_once_too() {
 #[test]
 fn a_window_of_the_default_size_needs_no_update() {
     let mut faced = Faced::silent_server(config(|config| {
-        config.connection_window = fullbore_proto::DEFAULT_WINDOW;
+        config.set_connection_window(fullbore_proto::DEFAULT_WINDOW);
     }));
     assert_eq!(faced.heard().len(), 1);
 }

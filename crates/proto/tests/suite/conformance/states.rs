@@ -262,7 +262,7 @@ fn identifiers_up_to_the_largest_are_taken() {
 
 #[test]
 fn streams_over_the_limit_are_refused() {
-    let mut faced = Faced::server(config(|config| config.max_concurrent_streams = 2));
+    let mut faced = Faced::server(config(|config| config.set_max_concurrent_streams(2)));
     faced.says(&frames::get(1));
     faced.says(&frames::post(3));
     faced.says(&frames::get(5));
@@ -278,7 +278,7 @@ fn streams_over_the_limit_are_refused() {
 /// Section 5.1.2 counts no closed streams.
 #[test]
 fn streams_that_the_peer_reset_make_room_for_new_ones_at_once() {
-    let mut faced = Faced::server(config(|config| config.max_concurrent_streams = 2));
+    let mut faced = Faced::server(config(|config| config.set_max_concurrent_streams(2)));
     faced.says(&[frames::get(1), frames::get(3)].concat());
     assert_eq!(faced.events().len(), 2);
     // Nobody has released the first two.
@@ -306,12 +306,10 @@ fn streams_that_the_peer_reset_make_room_for_new_ones_at_once() {
 
 #[test]
 fn streams_that_were_reset_and_are_held_have_a_limit_of_their_own() {
-    let mut faced = Faced::server(config(|config| {
-        config.max_concurrent_streams = 2;
-        config.reset_stream_grace = 3;
-    }));
-    // Five are held, none of them open.
-    for stream in [1, 3, 5, 7, 9] {
+    let mut faced = Faced::server(config(|config| config.set_max_concurrent_streams(2)));
+    // 1,002 are held, none of them open.
+    const HELD: u32 = 1_002;
+    for stream in (0..HELD).map(|number| 2 * number + 1) {
         faced.says(&frames::get(stream));
         assert!(
             matches!(faced.events()[..], [Event::Request { .. }]),
@@ -320,31 +318,32 @@ fn streams_that_were_reset_and_are_held_have_a_limit_of_their_own() {
         faced.says(&frames::reset(stream, ErrorCode::CANCEL));
         assert!(matches!(faced.events()[..], [Event::Reset(_)]));
     }
-    faced.says(&frames::get(11));
-    faced.reset_with(11, ErrorCode::REFUSED_STREAM);
+    let next = |number: u32| 2 * (HELD + number) + 1;
+    faced.says(&frames::get(next(0)));
+    faced.reset_with(next(0), ErrorCode::REFUSED_STREAM);
     faced.connection.release(id(1));
-    faced.says(&frames::get(13));
+    faced.says(&frames::get(next(1)));
     assert!(matches!(faced.events()[..], [Event::Request { .. }]));
-    faced.says(&frames::get(15));
-    faced.reset_with(15, ErrorCode::REFUSED_STREAM);
+    faced.says(&frames::get(next(2)));
+    faced.reset_with(next(2), ErrorCode::REFUSED_STREAM);
     // Those that are given up before their owner hears of them are not held.
     for stream in [3, 5, 7, 9] {
         faced.connection.release(id(stream));
     }
-    let unheard = (0..50).flat_map(|round| {
-        let stream = 17 + 2 * round;
+    let unheard = (3..53).flat_map(|number| {
+        let stream = next(number);
         [frames::get(stream), frames::reset(stream, ErrorCode::CANCEL)].concat()
     });
     faced.says(&unheard.collect::<Vec<_>>());
     assert!(faced.events().is_empty());
-    faced.says(&frames::get(201));
+    faced.says(&frames::get(next(53)));
     assert!(matches!(faced.events()[..], [Event::Request { .. }]));
     faced.lives();
 }
 
 #[test]
 fn data_of_a_refused_stream_is_dropped_and_its_credit_returned() {
-    let mut faced = Faced::server(config(|config| config.max_concurrent_streams = 0));
+    let mut faced = Faced::server(config(|config| config.set_max_concurrent_streams(0)));
     let full = faced.connection.receive_window_remaining();
     faced.says(&frames::post(1));
     faced.reset_with(1, ErrorCode::REFUSED_STREAM);

@@ -119,7 +119,7 @@ fn body(stream: u32, length: usize) -> Vec<u8> {
 #[test]
 fn more_data_than_the_streams_window_is_a_stream_error() {
     let mut faced = uploading(fixed(|config| {
-        config.stream_window = WindowSize::new(100_000).unwrap()
+        config.set_stream_window(WindowSize::new(100_000).unwrap())
     }));
     faced.says(&body(1, 100_000));
     faced.lives();
@@ -130,8 +130,8 @@ fn more_data_than_the_streams_window_is_a_stream_error() {
 #[test]
 fn more_data_than_the_connections_window_is_a_connection_error() {
     let mut faced = uploading(fixed(|config| {
-        config.stream_window = WindowSize::new(1 << 20).unwrap();
-        config.connection_window = WindowSize::new(100_000).unwrap();
+        config.set_stream_window(WindowSize::new(1 << 20).unwrap());
+        config.set_connection_window(WindowSize::new(100_000).unwrap());
     }));
     faced.says(&body(1, 100_000));
     faced.lives();
@@ -142,7 +142,7 @@ fn more_data_than_the_connections_window_is_a_connection_error() {
 #[test]
 fn padding_counts_against_both_windows() {
     let mut faced = uploading(fixed(|config| {
-        config.stream_window = WindowSize::new(1_000).unwrap()
+        config.set_stream_window(WindowSize::new(1_000).unwrap())
     }));
     let mut payload = vec![255];
     payload.resize(900, 0);
@@ -156,7 +156,7 @@ fn padding_counts_against_both_windows() {
 
 #[test]
 fn until_the_peer_knows_a_smaller_window_it_may_use_the_default_one() {
-    let config = fixed(|config| config.stream_window = WindowSize::new(1_000).unwrap());
+    let config = fixed(|config| config.set_stream_window(WindowSize::new(1_000).unwrap()));
     let mut faced = Faced::silent_server(config.clone());
     faced.says(frames::PREFACE);
     faced.says(&frames::settings(&[]));
@@ -223,7 +223,7 @@ fn padding_that_is_credited_has_the_owner_ask_anew_what_it_is_to_report() {
 
 #[test]
 fn a_refill_that_waits_for_company_does_not_leave_alone() {
-    let config = crate::support::fixed(|config| config.stream_window = WindowSize::new(1 << 20).unwrap());
+    let config = crate::support::fixed(|config| config.set_stream_window(WindowSize::new(1 << 20).unwrap()));
     let mut faced = Faced::server(config);
     faced.says(&frames::post(1));
     for _ in 0..10 {
@@ -244,8 +244,8 @@ fn a_refill_that_waits_for_company_does_not_leave_alone() {
 fn a_window_that_is_raised_to_the_size_it_has_is_not_refilled() {
     let size = WindowSize::from_mebibytes(1);
     let mut faced = uploading(fixed(|config| {
-        config.stream_window = size;
-        config.connection_window = size;
+        config.set_stream_window(size);
+        config.set_connection_window(size);
     }));
     faced.says(&frames::data(1, 0, &[0; 1_000]));
     faced.reads(1);
@@ -270,7 +270,7 @@ fn a_window_that_is_raised_to_the_size_it_has_is_not_refilled() {
 #[test]
 fn what_is_given_back_at_rest_is_no_body_that_waits_for_a_window() {
     for scheduling in [Scheduling::InOrder, Scheduling::Fair] {
-        let mut faced = Faced::server(config(|config| config.scheduling = scheduling));
+        let mut faced = Faced::server(config(|config| config.set_scheduling(scheduling)));
         for stream in [1, 3] {
             faced.says(&frames::get(stream));
             let response = http::Response::new(());

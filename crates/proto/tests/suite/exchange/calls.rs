@@ -88,10 +88,7 @@ fn a_stream_that_is_gone_is_unknown_to_every_call() {
         connection.send_priority_update(id(1), usual),
         Err(UsageError::WrongRole)
     );
-    assert_eq!(
-        (connection.want_room(id(1)), connection.want_room_at(id(1), 0)),
-        (0, 0)
-    );
+    assert_eq!(connection.want_room(id(1), 0), 0);
     assert_eq!(connection.stream_receive_window_size(id(1)), None);
     assert_eq!(connection.stream_release_until_due(id(1)), None);
     assert!(connection.stream_report(id(1), faced.now).is_none());
@@ -115,14 +112,14 @@ fn room_is_told_when_no_more_than_the_low_water_mark_waits() {
     };
     let body = Bytes::from(vec![7; 104]);
     faced.connection.send_data(id(1), body, false).unwrap();
-    assert_eq!(faced.connection.want_room_at(id(1), 100), 104);
+    assert_eq!(faced.connection.want_room(id(1), 100), 104);
     faced.heard();
     assert_eq!(writable(&mut faced), 0, "101 octets wait");
     faced.says(&frames::window_update(1, 1));
     faced.heard();
     assert_eq!(writable(&mut faced), 1, "100 octets wait");
     // So many are no more than the mark, and nothing is told of them.
-    assert_eq!(faced.connection.want_room_at(id(1), 100), 100);
+    assert_eq!(faced.connection.want_room(id(1), 100), 100);
     faced.says(&frames::window_update(1, 1));
     faced.heard();
     assert_eq!(writable(&mut faced), 0);
@@ -329,7 +326,7 @@ fn a_stream_is_announced_once_until_it_is_read() {
 
 #[test]
 fn the_body_of_a_request_over_the_limit_is_dropped_and_nobody_hears_of_it() {
-    let mut faced = Faced::server(config(|config| config.max_header_fields = 3));
+    let mut faced = Faced::server(config(|config| config.set_max_header_fields(3)));
     faced.says(&frames::post(1));
     assert_eq!(faced.heard_of(FrameType::HEADERS).len(), 1, "431");
     faced.says(&frames::data(1, 0, &[0; 16_384]));

@@ -88,7 +88,7 @@ fn long_heads_travel_in_continuation_frames_in_both_directions_and_in_trailers()
 
 #[test]
 fn a_peer_that_takes_longer_frames_gets_a_long_head_in_one() {
-    let server = config(|config| config.max_frame_size = 1 << 20);
+    let server = config(|config| config.set_max_frame_size(1 << 20));
     let mut pair = Pair::connected_with(Config::default(), server).with_apps();
     let request = Request::get("http://example.com/0")
         .header("x-long", long_value(40_000))
@@ -103,7 +103,7 @@ fn a_peer_that_takes_longer_frames_gets_a_long_head_in_one() {
 #[test]
 fn a_request_whose_fields_are_over_the_limit_is_answered_with_431_and_seen_by_nobody() {
     for end in [true, false] {
-        let server = config(|config| config.max_header_list_size = 10_000);
+        let server = config(|config| config.set_max_header_list_size(10_000));
         let mut pair = Pair::connected_with(Config::default(), server).with_apps();
         let request = Request::post("http://example.com/0")
             .header("x-long", long_value(10_000))
@@ -142,7 +142,7 @@ fn a_request_with_more_fields_than_are_allowed_is_answered_with_431() {
 
 #[test]
 fn a_response_over_the_limit_ends_its_stream_alone() {
-    let client = config(|config| config.max_header_list_size = 10_000);
+    let client = config(|config| config.set_max_header_list_size(10_000));
     let mut pair = Pair::connected_with(client, Config::default());
     pair.client.app = Some(App::default());
     pair.server.app = Some(App::answering_with(|request| {
@@ -191,12 +191,7 @@ fn cookies_come_as_one_field_and_sensitive_values_stay_so() {
 #[test]
 fn a_small_or_no_table_for_field_compression_works_from_the_first_request_on() {
     for (client_size, server_size) in [(0, 4_096), (4_096, 0), (100, 200), (0, 0), (65_536, 65_536)] {
-        let config = |size| {
-            config(|config| {
-                config.header_table_size = size;
-                config.encoder_table_size = 65_536;
-            })
-        };
+        let config = |size| config(|config| config.set_header_table_size(size));
         // A round trip, so that requests leave before the server's SETTINGS have come.
         let path = PathConfig::delay_millis(10);
         let mut pair = Pair::new(config(client_size), config(server_size), path).with_apps();
@@ -224,7 +219,7 @@ fn a_small_or_no_table_for_field_compression_works_from_the_first_request_on() {
 
 #[test]
 fn a_whole_request_that_was_answered_with_431_is_over() {
-    let mut faced = Faced::server(config(|config| config.max_header_list_size = 1_000));
+    let mut faced = Faced::server(config(|config| config.set_max_header_list_size(1_000)));
     let value = long_value(1_000);
     let block = frames::request_block_with("GET", &[("x-long", &value)]);
     faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));

@@ -1,5 +1,7 @@
 //! Whole messages: heads, bodies, trailers, and what becomes of the stream.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event, ReadState, UsageError};
@@ -325,7 +327,7 @@ fn an_upload_that_is_almost_done_may_end_behind_its_response() {
 #[test]
 fn an_upload_that_goes_on_behind_its_response_is_reset_after_so_many_bytes() {
     let mut pair = answered_early(10 << 20);
-    let most = pair.server.connection.config().early_response_bytes;
+    let most = 256 << 10;
     let before = pair.server.connection.stats().received_data_bytes;
     pair.run_while(|pair| pair.server.tap.of(FrameType::RST_STREAM).count() == 0);
     let borne = pair.server.connection.stats().received_data_bytes - before;
@@ -349,7 +351,7 @@ fn an_upload_that_pauses_behind_its_response_is_reset_after_a_while() {
     let server = &mut pair.server.connection;
     server.send_response(stream, &Response::new(()), true).unwrap();
     server.release(stream);
-    let wait = server.config().early_response_wait;
+    let wait = Duration::from_secs(1);
     pair.run();
     let reset = pair.server.tap.of(FrameType::RST_STREAM).next().unwrap();
     assert_eq!((reset.at.since(start), reset.word), (wait, ErrorCode::NO_ERROR.0));
@@ -361,7 +363,7 @@ fn an_upload_that_pauses_behind_its_response_is_reset_after_a_while() {
 fn the_head_of_a_request_that_waited_leaves_ahead_of_its_body_and_behind_the_trailers_before_it() {
     // The end of one upload lets the next request out, within the very write that it is part of.
     let mut server = fullbore_proto::Config::default();
-    server.max_concurrent_streams = 1;
+    server.set_max_concurrent_streams(1);
     let mut pair = Pair::connected_with(Default::default(), server).with_apps();
     let uploads = |pair: &mut Pair, with_trailers: bool| {
         let request = Request::post("http://example.com/0")

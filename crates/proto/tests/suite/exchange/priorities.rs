@@ -20,10 +20,10 @@ fn narrow() -> PathConfig {
 }
 
 /// The server's owner keeps more queued than one write takes, so that no other stream fills a gap.
-fn pair(mut server: Config) -> Pair {
-    server.send_low_water = 1 << 20;
+fn pair(server: Config) -> Pair {
     let mut pair =
         Pair::with_paths(Config::default(), server, PathConfig::delay_millis(5), narrow()).with_apps();
+    pair.server.app().low_water = 1 << 20;
     pair.run();
     pair
 }
@@ -76,7 +76,7 @@ fn responses_come_one_after_the_other_by_default() {
 
 #[test]
 fn responses_share_where_the_server_was_told_to_be_fair() {
-    let mut pair = pair(config(|config| config.scheduling = Scheduling::Fair));
+    let mut pair = pair(config(|config| config.set_scheduling(Scheduling::Fair)));
     for _ in 0..4 {
         pair.get(LENGTH);
     }

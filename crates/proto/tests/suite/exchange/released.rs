@@ -10,10 +10,7 @@ use crate::support::{config, fixed};
 
 /// Without patience for the rest of an answered request.
 fn impatient() -> Config {
-    config(|config| {
-        config.early_response_bytes = 0;
-        config.early_response_wait = std::time::Duration::ZERO;
-    })
+    config(Config::set_untimed)
 }
 
 #[test]
@@ -47,7 +44,7 @@ fn a_request_that_is_discarded_after_its_response_ends_soon_or_is_reset() {
     faced.heard();
     faced.connection.discard(id(1));
     faced.lives();
-    faced.now = faced.now + Config::default().early_response_wait;
+    faced.now = faced.now + std::time::Duration::from_secs(1);
     faced.connection.handle_timeout(faced.now);
     faced.reset_with(1, ErrorCode::NO_ERROR);
 }
@@ -180,7 +177,7 @@ fn what_is_released_or_discarded_does_not_stay_readable() {
 #[test]
 fn what_stays_readable_after_a_failure_is_leased_until_it_is_read() {
     let budget = fullbore_proto::MemoryBudget::new(64 << 20);
-    let mut faced = Faced::server(config(|config| config.budget = Some(budget.clone())));
+    let mut faced = Faced::server(config(|config| config.set_budget(Some(budget.clone()))));
     for stream in [1, 3] {
         faced.says(&frames::post(stream));
         faced.says(&frames::data(stream, 0, &[0; 10_000]));

@@ -65,7 +65,7 @@ fn a_block_means_what_the_dynamic_table_makes_of_it() {
 fn a_block_that_repeats_needs_a_size_update_that_is_due() {
     for reduced in [false, true] {
         let mut faced = Faced::silent_server(config(|config| {
-            config.header_table_size = if reduced { 0 } else { 4_096 };
+            config.set_header_table_size(if reduced { 0 } else { 4_096 });
         }));
         faced.says(frames::PREFACE);
         faced.says(&frames::settings(&[]));

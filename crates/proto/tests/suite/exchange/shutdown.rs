@@ -82,7 +82,7 @@ fn the_second_goaway_comes_after_the_grace_when_the_peer_does_not_answer() {
         (FrameType::GOAWAY, LONG)
     );
     faced.now = faced.connection.next_deadline().unwrap();
-    assert_eq!(faced.now.since(Time::ZERO), Config::default().shutdown_grace);
+    assert_eq!(faced.now.since(Time::ZERO), Config::default().shutdown_grace());
     faced.connection.handle_timeout(faced.now);
     let heard = faced.heard();
     assert_eq!(
@@ -292,7 +292,7 @@ fn a_peer_that_says_nothing_is_given_up_after_the_preface_timeout() {
         Faced::silent_client(Config::default()),
     ] {
         let deadline = faced.connection.next_deadline().unwrap();
-        assert_eq!(deadline.since(Time::ZERO), Config::default().preface_timeout);
+        assert_eq!(deadline.since(Time::ZERO), Config::default().preface_timeout());
         faced.heard();
         faced.now = deadline;
         faced.connection.handle_timeout(deadline);

@@ -97,7 +97,7 @@ fn websocket() -> Request<()> {
 
 #[test]
 fn extended_connect_carries_its_protocol_where_the_server_allows_it() {
-    let server = config(|config| config.enable_connect_protocol = true);
+    let server = config(|config| config.set_enable_connect_protocol(true));
     let mut pair = Pair::connected_with(Config::default(), server);
     assert!(pair.client.connection.peer_allows_extended_connect());
     let stream = pair.client.connection.open(websocket(), false).unwrap();

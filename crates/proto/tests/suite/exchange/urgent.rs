@@ -198,7 +198,7 @@ fn the_response_changes_what_the_client_asked_for() {
 #[test]
 fn short_lists_are_whole_records() {
     let mut config = Config::default();
-    config.record_size = FRAME;
+    config.set_record_size(FRAME);
     let mut sender = Sender::of(config);
     sender.get(3, false, 4 << 20);
     for records in [1, 2, 3, 1] {
@@ -210,7 +210,7 @@ fn short_lists_are_whole_records() {
 #[test]
 fn over_a_transport_that_seals_records_nothing_less_urgent_shares_the_record_of_the_urgent() {
     let mut config = Config::default();
-    config.record_size = FRAME;
+    config.set_record_size(FRAME);
     let mut sender = Sender::of(config);
     let bulk = sender.get(7, true, 1 << 20);
     assert_eq!(sender.frames(2), [bulk; 2]);
@@ -236,7 +236,7 @@ fn over_a_transport_that_seals_records_nothing_less_urgent_shares_the_record_of_
 #[test]
 fn the_first_list_of_a_connection_ends_before_what_is_less_urgent_too() {
     let mut config = Config::default();
-    config.record_size = FRAME;
+    config.set_record_size(FRAME);
     let mut sender = Sender::silent(config);
     let urgent = sender.get(0, false, 9);
     let bulk = sender.get(7, true, 1 << 20);
@@ -248,7 +248,7 @@ fn the_first_list_of_a_connection_ends_before_what_is_less_urgent_too() {
 fn lists_that_no_record_seals_or_nothing_limits_have_what_is_less_urgent_too() {
     for (record_size, most) in [(0, FRAME), (FRAME, usize::MAX)] {
         let mut config = Config::default();
-        config.record_size = record_size;
+        config.set_record_size(record_size);
         let mut sender = Sender::of(config);
         let bulk = sender.get(7, true, 10_000);
         let urgent = sender.get(0, false, 9);
@@ -260,7 +260,7 @@ fn lists_that_no_record_seals_or_nothing_limits_have_what_is_less_urgent_too() {
 #[test]
 fn no_two_lists_in_a_row_end_before_what_is_less_urgent() {
     let mut config = Config::default();
-    config.record_size = FRAME;
+    config.set_record_size(FRAME);
     let mut sender = Sender::of(config);
     let bulk = sender.get(7, true, 1 << 20);
     assert_eq!(sender.frames(1), [bulk]);
@@ -276,7 +276,7 @@ fn no_two_lists_in_a_row_end_before_what_is_less_urgent() {
 #[test]
 fn a_body_that_pauses_leaves_in_a_short_list() {
     let mut config = Config::default();
-    config.record_size = FRAME;
+    config.set_record_size(FRAME);
     let mut sender = Sender::of(config);
     let id = sender.get(3, false, 0);
     for bytes in [5, FRAME - 10, FRAME - 9, FRAME - 1] {

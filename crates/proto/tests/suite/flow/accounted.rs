@@ -38,8 +38,8 @@ fn shares(pair: &mut Pair, state: Stall) -> (f64, f64) {
 
 fn windows(stream: u32, connection: u32) -> Config {
     fixed(|config| {
-        config.stream_window = WindowSize::new(stream).unwrap();
-        config.connection_window = WindowSize::new(connection).unwrap();
+        config.set_stream_window(WindowSize::new(stream).unwrap());
+        config.set_connection_window(WindowSize::new(connection).unwrap());
     })
 }
 
@@ -114,7 +114,7 @@ fn a_reader_that_takes_a_window_at_once_and_then_rests_is_told_apart_from_its_wi
 
 #[test]
 fn too_few_streams_are_named() {
-    let server = fixed(|config| config.max_concurrent_streams = 5);
+    let server = fixed(|config| config.set_max_concurrent_streams(5));
     let mut pair = pair(Config::default(), server);
     for _ in 0..10_000 {
         pair.get(1_000);

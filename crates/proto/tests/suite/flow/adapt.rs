@@ -21,8 +21,8 @@ fn gigabit(round_trip: u64) -> PathConfig {
 
 fn small() -> Config {
     config(|config| {
-        config.stream_window = WindowSize::from_mebibytes(1);
-        config.connection_window = WindowSize::from_mebibytes(2);
+        config.set_stream_window(WindowSize::from_mebibytes(1));
+        config.set_connection_window(WindowSize::from_mebibytes(2));
     })
 }
 
@@ -42,8 +42,8 @@ fn windows_that_are_too_small_for_the_path_grow_until_the_sender_never_pauses() 
 #[test]
 fn windows_that_are_large_enough_stay_as_they_are() {
     for (round_trip, client) in [(1, small()), (100, Config::default())] {
-        let stream_window = client.stream_window;
-        let connection_window = client.connection_window;
+        let stream_window = client.stream_window();
+        let connection_window = client.connection_window();
         let mut pair = Pair::new(client, Config::default(), gigabit(round_trip)).with_apps();
         pair.run();
         let stream = pair.get(1 << 50);
@@ -87,7 +87,7 @@ fn the_round_trip_is_measured_again_every_ten_seconds_of_a_transfer() {
 #[test]
 fn windows_grow_no_further_than_was_said() {
     let mut client = small();
-    client.largest_window = WindowSize::from_mebibytes(4);
+    client.set_largest_window(WindowSize::from_mebibytes(4));
     let mut pair = Pair::new(client, Config::default(), gigabit(200)).with_apps();
     pair.run();
     let stream = pair.get(1 << 50);
@@ -102,7 +102,7 @@ fn windows_grow_no_further_than_was_said() {
 #[test]
 fn connections_share_a_budget_and_never_pass_it() {
     let budget = MemoryBudget::new(64 << 20);
-    let config = config(|config| config.budget = Some(budget.clone()));
+    let config = config(|config| config.set_budget(Some(budget.clone())));
     let mut connections = Vec::new();
     let mut promised = 0;
     for _ in 0..2_000 {
@@ -134,7 +134,7 @@ fn connections_share_a_budget_and_never_pass_it() {
 #[test]
 fn a_connection_that_failed_gives_its_memory_back_at_once() {
     let budget = MemoryBudget::new(64 << 20);
-    let config = config(|config| config.budget = Some(budget.clone()));
+    let config = config(|config| config.set_budget(Some(budget.clone())));
     let mut connection = Connection::server(config, Time::ZERO);
     assert!(budget.leased() > 0);
     connection
@@ -148,7 +148,7 @@ fn a_connection_that_failed_gives_its_memory_back_at_once() {
 #[test]
 fn a_body_for_which_the_budget_has_no_room_is_refused_and_a_request_without_one_is_not() {
     let budget = MemoryBudget::new(100);
-    let server = config(|config| config.budget = Some(budget.clone()));
+    let server = config(|config| config.set_budget(Some(budget.clone())));
     let mut pair = Pair::connected_with(Config::default(), server).with_apps();
     let upload = pair.post(100_000, 10);
     let download = pair.get(100_000);
@@ -164,7 +164,7 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_and_a_request_without_one_
 #[test]
 fn idle_connections_however_many_leave_room_for_those_in_use() {
     let budget = MemoryBudget::new(64 << 20);
-    let shared = config(|config| config.budget = Some(budget.clone()));
+    let shared = config(|config| config.set_budget(Some(budget.clone())));
     let idle: Vec<_> = (0..2_000)
         .map(|_| Connection::server(shared.clone(), Time::ZERO))
         .collect();
@@ -187,7 +187,7 @@ fn idle_connections_however_many_leave_room_for_those_in_use() {
 #[test]
 fn a_connection_at_rest_gives_back_what_it_leased_for_its_streams() {
     let budget = MemoryBudget::new(65_535);
-    let server = config(|config| config.budget = Some(budget.clone()));
+    let server = config(|config| config.set_budget(Some(budget.clone())));
     let mut pair = Pair::connected_with(Config::default(), server.clone()).with_apps();
     assert_eq!(budget.leased(), 0);
     let first = pair.post(200_000, 0);
@@ -211,9 +211,9 @@ fn a_connection_at_rest_gives_back_what_it_leased_for_its_streams() {
 fn pressure_shrinks_the_windows_of_those_that_came_first() {
     let budget = MemoryBudget::new(32 << 20);
     let client = config(|config| {
-        config.budget = Some(budget.clone());
-        config.stream_window = WindowSize::from_mebibytes(2);
-        config.connection_window = WindowSize::from_mebibytes(4);
+        config.set_budget(Some(budget.clone()));
+        config.set_stream_window(WindowSize::from_mebibytes(2));
+        config.set_connection_window(WindowSize::from_mebibytes(4));
     });
     let mut pair = Pair::new(client.clone(), Config::default(), gigabit(20)).with_apps();
     pair.run();
@@ -221,7 +221,7 @@ fn pressure_shrinks_the_windows_of_those_that_came_first() {
     pair.run_for(Duration::from_secs(1));
     let before = pair.client.connection.receive_window_size();
     let mut fixed = client.clone();
-    fixed.adaptive = false;
+    fixed.set_adaptive(false);
     let others: Vec<_> = (0..200)
         .map(|_| Connection::client(fixed.clone(), Time::ZERO))
         .collect();
@@ -240,7 +240,7 @@ fn pressure_shrinks_the_windows_of_those_that_came_first() {
 #[test]
 fn a_connection_without_a_lease_grows_no_window_for_what_it_drops() {
     let budget = MemoryBudget::new(100_000);
-    let mut faced = Faced::server(config(|config| config.budget = Some(budget.clone())));
+    let mut faced = Faced::server(config(|config| config.set_budget(Some(budget.clone()))));
     faced.says(&frames::post(1));
     faced.says(&frames::data(1, 0, &[0; 16_000]));
     faced.connection.release(id(1));

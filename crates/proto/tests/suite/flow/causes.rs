@@ -16,8 +16,8 @@ const MIB: u32 = 1 << 20;
 
 fn windows(stream: u32, connection: u32) -> Config {
     fixed(|config| {
-        config.stream_window = WindowSize::new(stream).unwrap();
-        config.connection_window = WindowSize::new(connection).unwrap();
+        config.set_stream_window(WindowSize::new(stream).unwrap());
+        config.set_connection_window(WindowSize::new(connection).unwrap());
     })
 }
 
@@ -132,7 +132,8 @@ fn an_upload_to_a_server_that_refills_at_half_is_held_by_its_window() {
     // The whole window leaves at once. Then a round trip passes until half of it is back.
     for refill in [Refill::Fraction { divisor: 2 }, Refill::HalfRest] {
         let mut server = windows(64 * KIB, 64 * KIB);
-        (server.stream_refill, server.connection_refill) = (refill, refill);
+        server.set_stream_refill(refill);
+        server.set_connection_refill(refill);
         let mut pair = Pair::new(Config::default(), server, path(8)).with_apps();
         pair.run();
         pair.post(1 << 50, 0);
@@ -180,7 +181,7 @@ fn an_upload_in_the_buffers_of_the_path_is_on_its_way_and_does_not_wait_for_the_
         buffer: 1 << 40,
         ..path(1_000)
     };
-    let server = config(|config| config.stream_window = WindowSize::from_mebibytes(48));
+    let server = config(|config| config.set_stream_window(WindowSize::from_mebibytes(48)));
     let mut pair = Pair::new(Config::default(), server, path).with_apps();
     pair.server.app().answers_late = true;
     pair.run();

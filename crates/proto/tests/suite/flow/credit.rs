@@ -195,8 +195,8 @@ fn a_request_that_is_opened_announces_its_credit() {
 #[test]
 fn a_connection_window_shrinks_below_its_first_size_as_its_credit_is_used() {
     let mut faced = Faced::server(fixed(|config| {
-        config.connection_window = WindowSize::new(65_535).unwrap();
-        config.stream_window = WindowSize::new(1 << 20).unwrap();
+        config.set_connection_window(WindowSize::new(65_535).unwrap());
+        config.set_stream_window(WindowSize::new(1 << 20).unwrap());
     }));
     let size = WindowSize::new(20_000).unwrap();
     faced.connection.shrink_receive_window(size);
@@ -234,8 +234,8 @@ fn a_window_that_is_to_shrink_to_a_larger_size_stays() {
 #[test]
 fn the_window_of_a_stream_that_was_reset_is_not_refilled() {
     let mut faced = Faced::server(fixed(|config| {
-        config.connection_window = WindowSize::new(1 << 20).unwrap();
-        config.stream_window = WindowSize::new(20_000).unwrap();
+        config.set_connection_window(WindowSize::new(1 << 20).unwrap());
+        config.set_stream_window(WindowSize::new(20_000).unwrap());
     }));
     faced.says(&frames::post(1));
     faced.says(&frames::data(1, 0, &[0; 16_000]));

@@ -20,8 +20,8 @@ const ROUND_TRIPS: [u64; 6] = [1, 20, 70, 100, 130, 230];
 
 fn windows(stream: u32) -> Config {
     fixed(|config| {
-        config.stream_window = WindowSize::new(stream).unwrap();
-        config.connection_window = WindowSize::new(stream.saturating_mul(4)).unwrap();
+        config.set_stream_window(WindowSize::new(stream).unwrap());
+        config.set_connection_window(WindowSize::new(stream.saturating_mul(4)).unwrap());
     })
 }
 
@@ -48,8 +48,8 @@ fn download_in_reads(
         ..up.clone()
     };
     // More is queued than one write takes, so that every frame is full.
-    let server = fixed(|config| config.send_low_water = 4 << 20);
-    let mut pair = Pair::with_paths(client, server, up, down).with_apps();
+    let mut pair = Pair::with_paths(client, fixed(|_| {}), up, down).with_apps();
+    pair.server.app().low_water = 4 << 20;
     pair.run();
     pair.get(1 << 50);
     pair.run_for(warm);
@@ -71,7 +71,7 @@ fn where_the_window_is_the_limit_a_window_arrives_each_round_trip_and_refill() {
     for round_trip in [70, 100, 130, 230] {
         let cycle = Duration::from_millis(round_trip) + Duration::from_nanos(half * GIGABIT);
         let mut client = windows(WINDOW as u32);
-        client.stream_refill = Refill::Fraction { divisor: 2 };
+        client.set_stream_refill(Refill::Fraction { divisor: 2 });
         let warm = Duration::from_secs(1);
         let mut pair = download(client, Duration::from_millis(round_trip), GIGABIT, warm);
         for cycles in [1, 3] {
@@ -145,8 +145,8 @@ fn refills_of_half_a_window_need_twice_the_path() {
     let round_trip = Duration::from_millis(80);
     let pauses = |refill| {
         let client = fixed(|config| {
-            config.stream_window = WindowSize::from_mebibytes(16);
-            config.stream_refill = refill;
+            config.set_stream_window(WindowSize::from_mebibytes(16));
+            config.set_stream_refill(refill);
         });
         let mut pair = download(client, round_trip, GIGABIT, Duration::from_secs(1));
         let idle = pair.server.path.idle();
@@ -165,9 +165,9 @@ fn refills_of_half_a_window_need_twice_the_path() {
 fn the_connections_window_limits_all_streams_together() {
     const WINDOW: u64 = 4 << 20;
     let client = fixed(|config| {
-        config.stream_window = WindowSize::from_mebibytes(16);
-        config.connection_window = WindowSize::from_mebibytes(4);
-        config.connection_refill = Refill::Fraction { divisor: 2 };
+        config.set_stream_window(WindowSize::from_mebibytes(16));
+        config.set_connection_window(WindowSize::from_mebibytes(4));
+        config.set_connection_refill(Refill::Fraction { divisor: 2 });
     });
     let mut pair = download(client, Duration::from_millis(100), GIGABIT, Duration::ZERO);
     for _ in 0..7 {

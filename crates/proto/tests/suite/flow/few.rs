@@ -44,8 +44,8 @@ fn no_batch_has_two_updates_for_one_window_and_none_is_small() {
                 ..PathConfig::delay_millis(1)
             };
             let client = fixed(|config| {
-                config.stream_window = WindowSize::new(window).unwrap();
-                config.connection_window = WindowSize::new(2 * window).unwrap();
+                config.set_stream_window(WindowSize::new(window).unwrap());
+                config.set_connection_window(WindowSize::new(2 * window).unwrap());
             });
             let mut pair = Pair::new(client, Config::default(), path).with_apps();
             pair.client.app().pace = pace;
@@ -143,7 +143,7 @@ fn a_stream_is_silent_once_it_is_reset() {
 #[test]
 fn a_flood_of_single_bytes_draws_less_than_one_update_for_16_kib() {
     let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::from_mebibytes(4)
+        config.set_stream_window(WindowSize::from_mebibytes(4))
     }));
     faced.says(&frames::post(1));
     let read: Vec<u8> = (0..1_000).flat_map(|_| frames::data(1, 0, b"x")).collect();
@@ -166,8 +166,8 @@ fn a_flood_of_single_bytes_draws_less_than_one_update_for_16_kib() {
 #[test]
 fn a_threshold_in_bytes_refills_when_so_much_remains() {
     let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::from_mebibytes(4);
-        config.stream_refill = Refill::Remaining(160_000);
+        config.set_stream_window(WindowSize::from_mebibytes(4));
+        config.set_stream_refill(Refill::Remaining(160_000));
     }));
     faced.says(&frames::post(1));
     let mut received = 0;
@@ -190,8 +190,8 @@ fn a_threshold_in_bytes_refills_when_so_much_remains() {
 #[test]
 fn a_threshold_above_the_window_refills_with_each_worthwhile_gain() {
     let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::new(100_000).unwrap();
-        config.stream_refill = Refill::Remaining(1 << 20);
+        config.set_stream_window(WindowSize::new(100_000).unwrap());
+        config.set_stream_refill(Refill::Remaining(1 << 20));
     }));
     faced.says(&frames::post(1));
     let mut increments = Vec::new();
@@ -212,7 +212,7 @@ fn a_threshold_above_the_window_refills_with_each_worthwhile_gain() {
 fn an_eighth_is_refilled_in_the_company_of_another_write() {
     let window = 1 << 20;
     let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::new(window).unwrap();
+        config.set_stream_window(WindowSize::new(window).unwrap());
     }));
     faced.says(&frames::post(1));
     for _ in 0..8 {
@@ -232,7 +232,7 @@ fn an_eighth_is_refilled_in_the_company_of_another_write() {
 #[test]
 fn data_that_waits_for_a_closed_window_is_no_company() {
     let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::from_mebibytes(1);
+        config.set_stream_window(WindowSize::from_mebibytes(1));
     }));
     faced.says(&frames::get(1));
     let response = http::Response::new(());
@@ -255,8 +255,8 @@ fn data_that_waits_for_a_closed_window_is_no_company() {
 #[test]
 fn data_that_nobody_reads_is_refilled_with_its_own_frame() {
     let mut faced = Faced::server(fixed(|config| {
-        config.max_frame_size = 1 << 20;
-        config.stream_window = WindowSize::from_mebibytes(1);
+        config.set_max_frame_size(1 << 20);
+        config.set_stream_window(WindowSize::from_mebibytes(1));
     }));
     faced.says(&frames::post(1));
     faced.connection.discard(id(1));
@@ -272,7 +272,7 @@ fn data_that_nobody_reads_is_refilled_with_its_own_frame() {
 #[test]
 fn how_much_is_to_be_released_before_an_update_is_told() {
     let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::new(1 << 20).unwrap();
+        config.set_stream_window(WindowSize::new(1 << 20).unwrap());
     }));
     faced.says(&frames::post(1));
     for _ in 0..32 {
@@ -316,9 +316,9 @@ fn update_is_due_after(config: Config, octets: usize, expected: u64) {
 fn the_last_octet_before_an_update_is_told_whatever_the_refill() {
     let with = |window: u32, refill| {
         fixed(|config| {
-            config.max_frame_size = 1 << 20;
-            config.stream_window = WindowSize::new(window).unwrap();
-            config.stream_refill = refill;
+            config.set_max_frame_size(1 << 20);
+            config.set_stream_window(WindowSize::new(window).unwrap());
+            config.set_stream_refill(refill);
         })
     };
     update_is_due_after(with(1 << 20, Refill::Fraction { divisor: 4 }), 300_000, 262_144);
@@ -334,9 +334,9 @@ fn the_last_octet_before_an_update_is_told_whatever_the_refill() {
 fn a_window_of_which_a_refill_s_share_is_left_to_others_waits_for_it() {
     let size = WindowSize::from_mebibytes(1);
     let mut faced = Faced::server(fixed(|config| {
-        config.max_frame_size = 1 << 20;
-        config.stream_window = size;
-        config.connection_window = size;
+        config.set_max_frame_size(1 << 20);
+        config.set_stream_window(size);
+        config.set_connection_window(size);
     }));
     // Stream 1 is not read: a quarter is left, of which stream 3 uses a half.
     faced.says(&frames::post(1));
@@ -359,8 +359,8 @@ fn a_window_of_which_a_refill_s_share_is_left_to_others_waits_for_it() {
 #[test]
 fn how_much_is_to_be_released_before_an_update_of_the_connection_is_told() {
     let mut faced = Faced::server(fixed(|config| {
-        config.connection_window = WindowSize::new(1 << 20).unwrap();
-        config.stream_window = WindowSize::new(1 << 22).unwrap();
+        config.set_connection_window(WindowSize::new(1 << 20).unwrap());
+        config.set_stream_window(WindowSize::new(1 << 22).unwrap());
     }));
     faced.says(&frames::post(1));
     for _ in 0..32 {

@@ -23,11 +23,11 @@ fn gigabit(round_trip: u64) -> PathConfig {
 fn growing(budget: u64) -> (Config, MemoryBudget) {
     let budget = MemoryBudget::new(budget << 20);
     let config = config(|config| {
-        config.budget = Some(budget.clone());
-        config.first_windows = Some(FirstWindows {
+        config.set_budget(Some(budget.clone()));
+        config.set_first_windows(Some(FirstWindows {
             stream: WindowSize::from_mebibytes(1),
             connection: WindowSize::from_mebibytes(2),
-        });
+        }));
     });
     (config, budget)
 }
@@ -228,8 +228,8 @@ fn a_scarce_budget_takes_back_what_was_added_and_no_more() {
     faced.says(&frames::headers(1, 4, &frames::response_block("200", &[])));
     // Others take the rest.
     let mut hoard = config.clone();
-    hoard.first_windows = None;
-    hoard.connection_window = WindowSize::from_mebibytes(64);
+    hoard.set_first_windows(None);
+    hoard.set_connection_window(WindowSize::from_mebibytes(64));
     let others: Vec<_> = (0..400)
         .map(|_| Connection::client(hoard.clone(), Time::ZERO))
         .collect();
@@ -270,7 +270,7 @@ fn a_request_precedes_the_update_of_its_wide_window() {
 fn a_budget_adds_a_quarter_of_its_first_half_to_the_first_window_be_it_one_byte() {
     for (limit, more) in [(6, 0), (7, 1), (16, 2)] {
         let mut config = growing(1).0;
-        config.budget = Some(MemoryBudget::new(limit));
+        config.set_budget(Some(MemoryBudget::new(limit)));
         let mut connection = Connection::client(config, Time::ZERO);
         assert_eq!(connection.receive_window_size().bytes(), (2 << 20) + more);
         assert_eq!(connection.leased(), u64::from(more));

@@ -12,8 +12,8 @@ use crate::support::peer::{Faced, id};
 fn client() -> Faced {
     Faced::client_with_request(
         fixed(|config| {
-            config.stream_window = DEFAULT_WINDOW;
-            config.connection_window = DEFAULT_WINDOW;
+            config.set_stream_window(DEFAULT_WINDOW);
+            config.set_connection_window(DEFAULT_WINDOW);
         }),
         true,
     )
@@ -125,8 +125,8 @@ fn a_request_that_waits_gets_its_larger_window_when_it_leaves() {
 #[test]
 fn the_window_to_send_by_is_the_peers() {
     let server = fixed(|config| {
-        config.stream_window = WindowSize::from_mebibytes(2);
-        config.connection_window = WindowSize::from_mebibytes(3);
+        config.set_stream_window(WindowSize::from_mebibytes(2));
+        config.set_connection_window(WindowSize::from_mebibytes(3));
     });
     let mut pair = Pair::connected_with(Config::default(), server);
     pair.client.app = Some(Default::default());
@@ -143,7 +143,7 @@ fn the_window_to_send_by_is_the_peers() {
 #[test]
 fn growing_in_the_middle_of_a_transfer_speeds_it_up() {
     let client = fixed(|config| {
-        config.stream_window = DEFAULT_WINDOW;
+        config.set_stream_window(DEFAULT_WINDOW);
     });
     let mut pair = Pair::new(client, Config::default(), PathConfig::delay_millis(50)).with_apps();
     pair.run();

@@ -11,9 +11,9 @@ const MIB: u32 = 1 << 20;
 /// A window of 1 MiB for the connection, and so of three quarters of that for a stream; frames as large as that.
 fn small(change: impl FnOnce(&mut Config)) -> Config {
     config(|config| {
-        config.max_frame_size = MIB;
-        config.connection_window = WindowSize::from_mebibytes(1);
-        config.largest_window = WindowSize::from_mebibytes(4);
+        config.set_max_frame_size(MIB);
+        config.set_connection_window(WindowSize::from_mebibytes(1));
+        config.set_largest_window(WindowSize::from_mebibytes(4));
         change(config);
     })
 }
@@ -29,8 +29,8 @@ fn uploading(config: Config) -> Faced {
 /// A connection that holds so many bytes of the budget.
 fn holding(budget: &MemoryBudget, bytes: u32) -> Connection {
     let config = fixed(|config| {
-        config.budget = Some(budget.clone());
-        config.connection_window = WindowSize::new(bytes).unwrap();
+        config.set_budget(Some(budget.clone()));
+        config.set_connection_window(WindowSize::new(bytes).unwrap());
     });
     Connection::server(config, Time::ZERO)
 }
@@ -53,7 +53,7 @@ impl Faced {
 #[test]
 fn each_connection_opens_with_a_quarter_of_what_is_left_of_the_first_half_of_the_budget() {
     let budget = MemoryBudget::new(64 << 20);
-    let config = config(|config| config.budget = Some(budget.clone()));
+    let config = config(|config| config.set_budget(Some(budget.clone())));
     let connections: Vec<_> = (0..3)
         .map(|_| Connection::server(config.clone(), Time::ZERO))
         .collect();
@@ -72,7 +72,7 @@ fn what_a_reader_leaves_beyond_an_eighth_is_leased_as_well_once_a_quarter_is_use
     for (octets, leased) in [(262_144, MIB), (262_145, MIB + 131_073), (700_000, MIB + 568_928)] {
         let budget = MemoryBudget::new(64 << 20);
         for budget in [None, Some(budget)] {
-            let mut faced = uploading(small(|config| config.budget = budget));
+            let mut faced = uploading(small(|config| config.set_budget(budget)));
             faced.uploads(octets);
             assert_eq!(faced.connection.leased(), u64::from(leased), "{octets}");
             let update = (leased - MIB >= MIB / 4).then_some((0, leased - MIB));
@@ -86,11 +86,11 @@ fn what_a_reader_leaves_is_leased_beside_windows_that_begin_as_they_are_set() {
     let budget = MemoryBudget::new(64 << 20);
     let _other = holding(&budget, 40 * MIB);
     let mut faced = uploading(small(|config| {
-        config.budget = Some(budget.clone());
-        config.first_windows = Some(FirstWindows {
+        config.set_budget(Some(budget.clone()));
+        config.set_first_windows(Some(FirstWindows {
             stream: WindowSize::from_mebibytes(1),
             connection: WindowSize::from_mebibytes(1),
-        });
+        }));
     }));
     faced.updates();
     assert_eq!(faced.connection.leased(), 0, "what is set costs nothing");
@@ -109,8 +109,8 @@ fn without_a_budget_readers_add_no_more_than_the_largest_window() {
     let largest = MIB + 100_000;
     let leased = |budget, largest_window| {
         let mut faced = uploading(small(|config| {
-            config.budget = budget;
-            config.largest_window = WindowSize::new(largest_window).unwrap();
+            config.set_budget(budget);
+            config.set_largest_window(WindowSize::new(largest_window).unwrap());
         }));
         faced.uploads(700_000);
         faced.connection.leased()
@@ -143,11 +143,11 @@ fn what_readers_have_taken_is_given_back_an_eighth_of_the_window_at_a_time() {
 fn a_window_that_was_set_lower_is_the_least_that_a_scarce_budget_leaves() {
     let budget = MemoryBudget::new(8 << 20);
     let mut faced = uploading(small(|config| {
-        config.budget = Some(budget.clone());
-        config.first_windows = Some(FirstWindows {
+        config.set_budget(Some(budget.clone()));
+        config.set_first_windows(Some(FirstWindows {
             stream: WindowSize::from_mebibytes(1),
             connection: WindowSize::from_mebibytes(1),
-        });
+        }));
     }));
     let least = WindowSize::new(MIB / 2).unwrap();
     faced.connection.shrink_receive_window(least);
@@ -194,7 +194,7 @@ fn a_window_of_which_three_quarters_are_used_at_once_is_doubled_and_one_octet_le
 #[test]
 fn a_scarce_budget_takes_a_quarter_of_the_window_at_each_refill_down_to_256_kib() {
     let budget = MemoryBudget::new(8 << 20);
-    let mut faced = uploading(small(|config| config.budget = Some(budget.clone())));
+    let mut faced = uploading(small(|config| config.set_budget(Some(budget.clone()))));
     assert_eq!(faced.connection.leased(), u64::from(MIB));
     let _other = holding(&budget, 7_200_000);
     let mut size = MIB;
@@ -215,8 +215,8 @@ fn a_connection_that_was_idle_promises_no_more_than_it_leases_again() {
     let small = fullbore_proto::DEFAULT_WINDOW;
     let budget = MemoryBudget::new(2 * 65_535);
     let mut faced = uploading(config(|config| {
-        config.budget = Some(budget.clone());
-        config.largest_window = small;
+        config.set_budget(Some(budget.clone()));
+        config.set_largest_window(small);
     }));
     faced.uploads(16_000);
     faced.uploads(4_000);
@@ -232,8 +232,8 @@ fn a_connection_that_was_idle_promises_no_more_than_it_leases_again() {
     assert_eq!(budget.leased(), 0);
     // Another connection takes what this one does not need.
     let other = fixed(|config| {
-        config.budget = Some(budget.clone());
-        config.connection_window = small;
+        config.set_budget(Some(budget.clone()));
+        config.set_connection_window(small);
     });
     let _other = Connection::server(other, Time::ZERO);
     faced.says(&frames::post(3));
@@ -251,11 +251,11 @@ fn a_connection_that_was_idle_promises_no_more_than_it_leases_again() {
 fn a_window_grows_by_what_the_budget_can_spare_if_that_is_more_than_an_eighth() {
     for (spare, more) in [(131_072, 0), (131_073, 131_073), (140_000, 140_000)] {
         let budget = MemoryBudget::new(8 << 20);
-        let mut faced = uploading(small(|config| config.budget = Some(budget.clone())));
+        let mut faced = uploading(small(|config| config.set_budget(Some(budget.clone()))));
         // An eighth of the budget is to stay free.
         let other = fixed(|config| {
-            config.budget = Some(budget.clone());
-            config.connection_window = WindowSize::new(6 * MIB - spare).unwrap();
+            config.set_budget(Some(budget.clone()));
+            config.set_connection_window(WindowSize::new(6 * MIB - spare).unwrap());
         });
         let _other = Connection::server(other, Time::ZERO);
         let frame = frames::data(1, 0, &vec![7; 786_432]);
@@ -295,8 +295,8 @@ fn what_readers_have_given_back_is_promised_no_more() {
 fn a_connection_whose_last_stream_has_gone_is_idle_once_what_was_read_is_released() {
     let budget = MemoryBudget::new(2 * 65_535);
     let mut faced = uploading(config(|config| {
-        config.budget = Some(budget.clone());
-        config.largest_window = fullbore_proto::DEFAULT_WINDOW;
+        config.set_budget(Some(budget.clone()));
+        config.set_largest_window(fullbore_proto::DEFAULT_WINDOW);
     }));
     faced.uploads(5_000);
     faced.connection.read(id(1), &mut Default::default()).unwrap();

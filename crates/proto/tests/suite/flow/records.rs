@@ -8,19 +8,19 @@ const RECORD: usize = 16_384;
 
 /// A server that has a request on stream 1, whose client has room for everything.
 fn asked() -> Connection {
-    asked_with(Config::default().write_size)
+    asked_with(Config::default().write_size())
 }
 
 /// One whose lists have so many bytes at most.
 fn asked_with(write_size: usize) -> Connection {
     let mut config = Config::default();
-    config.write_size = write_size;
+    config.set_write_size(write_size);
     asked_by(config, RECORD, 1)
 }
 
 /// A server that has begun to answer so many requests.
 fn asked_by(mut config: Config, record_size: usize, requests: u32) -> Connection {
-    config.record_size = record_size;
+    config.set_record_size(record_size);
     let mut server = Connection::server(config, Time::ZERO);
     let mut client = Connection::client(Config::default(), Time::ZERO);
     for _ in 0..requests {
@@ -112,9 +112,9 @@ fn a_shorter_list_ends_with_a_record_too() {
 #[test]
 fn a_list_that_is_full_of_slices_ends_with_a_record() {
     // A frame header and a payload are a slice each, and a list has 64.
-    for (record_size, length) in [(RECORD, 8 * RECORD), (0, 32 * (4_096 + 9))] {
+    for (record_size, length) in [(RECORD, 32 * RECORD), (0, 32 * (16_384 + 9))] {
         let mut config = Config::default();
-        config.send_frame_size = 4_096;
+        config.set_write_size(1 << 20);
         let mut server = asked_by(config, record_size, 1);
         send(&mut server, 1 << 20, true);
         assert_eq!(written(&mut server).len(), length);
@@ -140,7 +140,7 @@ fn a_list_has_one_frame_however_short_it_is_to_be() {
 #[test]
 fn a_list_ends_with_the_record_at_which_a_body_pauses_though_another_one_goes_on() {
     let mut config = Config::default();
-    config.scheduling = Scheduling::Fair;
+    config.set_scheduling(Scheduling::Fair);
     let mut server = asked_by(config, RECORD, 2);
     for (stream, bytes, end) in [(1, 50_000, false), (3, 200_000, true)] {
         let body = Bytes::from(vec![7; bytes]);
@@ -154,7 +154,7 @@ fn a_list_ends_with_the_record_at_which_a_body_pauses_though_another_one_goes_on
 #[test]
 fn a_full_list_ends_with_a_frame_of_one_octet_if_its_record_has_room_for_no_more() {
     let mut config = Config::default();
-    config.write_size = RECORD;
+    config.set_write_size(RECORD);
     let mut server = asked_by(config, RECORD, 2);
     // The first frame leaves room for a frame header and one octet.
     for (stream, bytes) in [(1, RECORD - 9 - 10), (3, 100_000)] {
@@ -178,7 +178,7 @@ fn a_body_whose_end_is_that_of_a_full_list_is_over() {
 #[test]
 fn a_short_frame_that_reaches_into_another_record_is_in_the_full_list() {
     let mut config = Config::default();
-    config.write_size = RECORD;
+    config.set_write_size(RECORD);
     let mut server = asked_by(config, RECORD, 2);
     // The first frame leaves room for no frame header.
     for (stream, bytes) in [(1, RECORD - 9 - 5), (3, 100)] {

@@ -23,8 +23,8 @@ fn millis(count: u64) -> Duration {
 
 fn windows(stream: u32, connection: u32) -> Config {
     fixed(|config| {
-        config.stream_window = WindowSize::new(stream).unwrap();
-        config.connection_window = WindowSize::new(connection).unwrap();
+        config.set_stream_window(WindowSize::new(stream).unwrap());
+        config.set_connection_window(WindowSize::new(connection).unwrap());
     })
 }
 
@@ -98,7 +98,7 @@ fn streams_that_the_connection_s_window_holds_say_so_all_of_them() {
 fn a_stream_that_waits_for_another_s_end_says_so() {
     let (mut pair, start) = pair(
         Config::default(),
-        fixed(|config| config.max_concurrent_streams = 1),
+        fixed(|config| config.set_max_concurrent_streams(1)),
     );
     pair.get(1_000);
     let second = pair.get(1 << 50);

@@ -13,7 +13,7 @@ const RST_STREAM: u8 = 0x3;
 /// The settings of one peer's connections.
 fn of(share: &Share, change: impl FnOnce(&mut Config)) -> Config {
     config(|config| {
-        config.share = Some(share.clone());
+        config.set_share(Some(share.clone()));
         change(config);
     })
 }
@@ -37,7 +37,7 @@ fn opens(faced: &mut Faced, streams: u32) -> usize {
 #[test]
 fn one_peer_has_half_of_all_streams_however_many_connections_it_opens() {
     let budget = StreamBudget::new(200);
-    let settings = |share: &Share| of(share, |config| config.stream_budget = Some(budget.clone()));
+    let settings = |share: &Share| of(share, |config| config.set_stream_budget(Some(budget.clone())));
     let (one, two) = (Share::new(), Share::new());
     let mut faced: Vec<Faced> = (0..10).map(|_| Faced::server(settings(&one))).collect();
     let refused: usize = faced.iter_mut().map(|faced| opens(faced, 50)).sum();
@@ -64,7 +64,7 @@ fn one_peer_has_half_of_all_streams_however_many_connections_it_opens() {
 #[test]
 fn a_connection_has_one_stream_at_a_time_however_many_others_hold() {
     let budget = StreamBudget::new(100);
-    let settings = || config(|config| config.stream_budget = Some(budget.clone()));
+    let settings = || config(|config| config.set_stream_budget(Some(budget.clone())));
     let mut greedy = Faced::server(settings());
     assert_eq!(opens(&mut greedy, 110), 10);
     assert_eq!(budget.leased(), 100);
@@ -79,14 +79,14 @@ fn a_connection_has_one_stream_at_a_time_however_many_others_hold() {
 #[test]
 fn a_connection_that_fails_or_rests_gives_its_streams_back() {
     let budget = StreamBudget::new(1_000);
-    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    let mut faced = Faced::server(config(|config| config.set_stream_budget(Some(budget.clone()))));
     assert_eq!(opens(&mut faced, 100), 0);
     assert!((100..=116).contains(&budget.leased()), "{}", budget.leased());
     (0..100).for_each(|n| faced.answers(2 * n + 1));
     assert!(budget.leased() <= 32, "{}", budget.leased());
     faced.connection.trim();
     assert_eq!(budget.leased(), 0);
-    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    let mut faced = Faced::server(config(|config| config.set_stream_budget(Some(budget.clone()))));
     assert_eq!(opens(&mut faced, 100), 0);
     faced.tries(&frames::frame(0x6, 0, 1, &[0; 8])).unwrap_err();
     assert_eq!(budget.leased(), 0);
@@ -97,7 +97,7 @@ fn a_client_may_have_ten_thousand_streams_at_once_by_default() {
     let budget = StreamBudget::new(65_536);
     let share = Share::new();
     for _ in 0..2 {
-        let config = of(&share, |config| config.stream_budget = Some(budget.clone()));
+        let config = of(&share, |config| config.set_stream_budget(Some(budget.clone())));
         let mut faced = Faced::server(config);
         assert_eq!(opens(&mut faced, 10_000), 0);
     }
@@ -107,7 +107,7 @@ fn a_client_may_have_ten_thousand_streams_at_once_by_default() {
 #[test]
 fn uploads_of_one_peer_leave_memory_for_those_of_others() {
     let budget = MemoryBudget::new(2 << 20);
-    let settings = |share: &Share| of(share, |config| config.budget = Some(budget.clone()));
+    let settings = |share: &Share| of(share, |config| config.set_budget(Some(budget.clone())));
     let (one, two) = (Share::new(), Share::new());
     // Of each connection a stream is open, and its peer says nothing more.
     let mut hoard: Vec<Faced> = (0..100).map(|_| Faced::server(settings(&one))).collect();
@@ -132,7 +132,7 @@ fn idle_connections_of_a_peer_leave_memory_for_a_body_on_each_of_them() {
     // A reverse proxy: one address, and many connections that it keeps.
     let budget = MemoryBudget::new(512 << 20);
     let share = Share::new();
-    let settings = || of(&share, |config| config.budget = Some(budget.clone()));
+    let settings = || of(&share, |config| config.set_budget(Some(budget.clone())));
     let mut kept: Vec<Faced> = (0..200).map(|_| Faced::server(settings())).collect();
     let widest = kept[0].connection.receive_window_size().bytes();
     assert_eq!(widest, 64 << 20, "the first ones still open wide");
@@ -148,7 +148,7 @@ fn idle_connections_of_a_peer_leave_memory_for_a_body_on_each_of_them() {
 fn header_fields_and_unread_heads_are_leased_from_the_budget_and_come_back() {
     let budget = MemoryBudget::new(1 << 20);
     let share = Share::new();
-    let settings = || of(&share, |config| config.budget = Some(budget.clone()));
+    let settings = || of(&share, |config| config.set_budget(Some(budget.clone())));
     let value: &'static str = Box::leak("v".repeat(30_000).into_boxed_str());
     let block = frames::request_block_with("GET", &[("x-long", value)]);
     let request = |stream| {
@@ -188,7 +188,7 @@ fn header_fields_and_unread_heads_are_leased_from_the_budget_and_come_back() {
 #[test]
 fn frames_that_nobody_reads_are_leased_or_no_more_is_read() {
     let budget = MemoryBudget::new(100_000);
-    let settings = config(|config| config.budget = Some(budget.clone()));
+    let settings = config(|config| config.set_budget(Some(budget.clone())));
     // Heads are made, and not written, until they are more than can be leased.
     let mut connection = Faced::server(settings).connection;
     let octets: Vec<u8> = (0..2_000).flat_map(|n| frames::get(2 * n + 1)).collect();
@@ -226,8 +226,8 @@ fn a_connection_that_lacked_memory_reads_on_at_a_deadline_once_there_is_some() {
     let budget = MemoryBudget::new(2 * 65_535);
     let settings = || {
         crate::support::fixed(|config| {
-            config.budget = Some(budget.clone());
-            config.connection_window = fullbore_proto::DEFAULT_WINDOW;
+            config.set_budget(Some(budget.clone()));
+            config.set_connection_window(fullbore_proto::DEFAULT_WINDOW);
         })
     };
     let now = fullbore_proto::Time::ZERO;
@@ -252,7 +252,7 @@ fn a_connection_that_lacked_memory_reads_on_at_a_deadline_once_there_is_some() {
 #[test]
 fn a_budget_is_scarce_when_less_than_an_eighth_of_it_is_left() {
     let budget = StreamBudget::new(1_600);
-    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    let mut faced = Faced::server(config(|config| config.set_stream_budget(Some(budget.clone()))));
     // Sixteen are leased at a time.
     assert_eq!(opens(&mut faced, 1_392), 0);
     assert_eq!((budget.leased(), budget.is_scarce()), (1_392, false));
@@ -261,8 +261,8 @@ fn a_budget_is_scarce_when_less_than_an_eighth_of_it_is_left() {
     let budget = MemoryBudget::new(80_000);
     let lease = |size| {
         let config = crate::support::fixed(|config| {
-            config.budget = Some(budget.clone());
-            config.connection_window = WindowSize::new(size).unwrap();
+            config.set_budget(Some(budget.clone()));
+            config.set_connection_window(WindowSize::new(size).unwrap());
         });
         let faced = Faced::server(config);
         (faced.connection.leased(), budget.free(), budget.is_scarce())
@@ -275,8 +275,8 @@ fn a_budget_is_scarce_when_less_than_an_eighth_of_it_is_left() {
 fn with_budget() -> (Faced, MemoryBudget) {
     let budget = MemoryBudget::new(64 << 20);
     let config = crate::support::fixed(|config| {
-        config.budget = Some(budget.clone());
-        config.connection_window = WindowSize::from_mebibytes(1);
+        config.set_budget(Some(budget.clone()));
+        config.set_connection_window(WindowSize::from_mebibytes(1));
     });
     (Faced::server(config), budget)
 }
@@ -315,8 +315,8 @@ fn a_request_whose_fields_the_budget_cannot_hold_is_refused_and_the_connection_g
     // Beside the window there is room for one step of 16 KiB.
     let budget = MemoryBudget::new(u64::from(window.bytes()) + 16_384);
     let mut faced = Faced::server(crate::support::fixed(|config| {
-        config.budget = Some(budget.clone());
-        config.connection_window = window;
+        config.set_budget(Some(budget.clone()));
+        config.set_connection_window(window);
     }));
     let value: &'static str = Box::leak("v".repeat(16_000).into_boxed_str());
     let block = frames::request_block_with("GET", &[("x-long", value)]);
@@ -399,7 +399,7 @@ fn a_connection_that_fails_holds_no_memory_for_the_fields_of_its_streams() {
 #[test]
 fn streams_that_end_leave_16_leased_ahead() {
     let budget = StreamBudget::new(1_000);
-    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    let mut faced = Faced::server(config(|config| config.set_stream_budget(Some(budget.clone()))));
     assert_eq!(opens(&mut faced, 100), 0);
     assert_eq!(budget.leased(), 112);
     let mut leased = Vec::new();
@@ -418,7 +418,7 @@ fn streams_that_end_leave_16_leased_ahead() {
 #[test]
 fn streams_that_were_released_before_they_end_leave_16_leased_ahead_too() {
     let budget = StreamBudget::new(1_000);
-    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    let mut faced = Faced::server(config(|config| config.set_stream_budget(Some(budget.clone()))));
     assert_eq!(budget.limit(), 1_000);
     assert_eq!(opens(&mut faced, 100), 0);
     for n in 0..100 {

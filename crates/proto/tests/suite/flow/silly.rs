@@ -59,7 +59,7 @@ fn a_tiny_frame_waits_no_longer_than_was_said() {
     let start = faced.now;
     assert!(!faced.connection.wants_transmit());
     wait(&mut faced);
-    assert_eq!(faced.now.since(start), Config::default().tiny_frame_wait);
+    assert_eq!(faced.now.since(start), Duration::from_millis(1));
     assert_eq!(lengths(&mut faced), [1_696]);
     assert_eq!(faced.connection.next_deadline(), None);
 }
@@ -189,10 +189,10 @@ fn a_peer_that_refills_only_an_empty_window_is_served_to_the_end() {
     for refill in [Refill::Remaining(0), Refill::Fraction { divisor: 1 }] {
         for window in [1, 10, 5_000, 65_535, 100_000] {
             let client = fixed(|config| {
-                config.stream_window = WindowSize::new(window).unwrap();
-                config.stream_refill = refill;
-                config.connection_window = WindowSize::new(70_001).unwrap();
-                config.connection_refill = refill;
+                config.set_stream_window(WindowSize::new(window).unwrap());
+                config.set_stream_refill(refill);
+                config.set_connection_window(WindowSize::new(70_001).unwrap());
+                config.set_connection_refill(refill);
             });
             let mut pair = Pair::new(client, Config::default(), PathConfig::delay_millis(2)).with_apps();
             pair.run();
@@ -213,8 +213,8 @@ fn a_long_transfer_has_no_run_of_tiny_frames() {
     // Windows, chunks and reads that do not fit each other, as an odd buffer against 65,535.
     for window in [65_535, 65_536, 100_000, 1_000_003] {
         let client = fixed(|config| {
-            config.stream_window = WindowSize::new(window).unwrap();
-            config.connection_window = WindowSize::new(2 * window).unwrap();
+            config.set_stream_window(WindowSize::new(window).unwrap());
+            config.set_connection_window(WindowSize::new(2 * window).unwrap());
         });
         let path = PathConfig {
             nanos_per_byte: 80,

@@ -11,7 +11,7 @@ use crate::support::{config, fixed};
 /// How many octets 99 streams receive in three seconds over a gigabit of 100 ms, when a hundredth is there whose reader
 /// never reads, and when there is none.
 fn received_beside(client: &dyn Fn() -> Config, scheduling: Scheduling, stalled: bool) -> u64 {
-    let server = config(|config| config.scheduling = scheduling);
+    let server = config(|config| config.set_scheduling(scheduling));
     let path = PathConfig {
         nanos_per_byte: 8,
         ..PathConfig::delay_millis(50)
@@ -48,8 +48,8 @@ fn share_kept(client: &dyn Fn() -> Config) -> f64 {
 fn windows(stream: u32, connection: u32) -> impl Fn() -> Config {
     move || {
         fixed(|config| {
-            config.stream_window = WindowSize::from_mebibytes(stream);
-            config.connection_window = WindowSize::from_mebibytes(connection);
+            config.set_stream_window(WindowSize::from_mebibytes(stream));
+            config.set_connection_window(WindowSize::from_mebibytes(connection));
         })
     }
 }
@@ -64,7 +64,7 @@ fn at_the_defaults_the_other_streams_keep_their_speed() {
 fn with_a_small_budget_the_other_streams_keep_their_speed() {
     for mebibytes in [256, 64, 24] {
         let budget = || MemoryBudget::new(mebibytes << 20);
-        let share = share_kept(&|| config(|config| config.budget = Some(budget())));
+        let share = share_kept(&|| config(|config| config.set_budget(Some(budget()))));
         assert!(share >= 0.9, "{share} with {mebibytes} MiB");
     }
 }
@@ -74,7 +74,7 @@ fn where_the_budget_sets_the_speed_they_lose_what_the_stalled_one_holds_and_no_m
     // A gigabit over 100 ms asks for 12.5 MB. Windows take seven eighths of these 8 MiB, and the stream that stalls holds
     // what streams opened with: three quarters of an eighth.
     let budget = || MemoryBudget::new(8 << 20);
-    let share = share_kept(&|| config(|config| config.budget = Some(budget())));
+    let share = share_kept(&|| config(|config| config.set_budget(Some(budget()))));
     let held = 0.75 / 7.0;
     assert!(share >= 1.0 - held - 0.01, "{share}");
 }

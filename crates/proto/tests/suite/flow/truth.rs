@@ -1,7 +1,7 @@
 //! Law 3: credit is never lost, and never given twice.
 
 use fullbore_proto::FrameType;
-use fullbore_proto::{Config, ErrorCode, WindowSize};
+use fullbore_proto::{Config, ErrorCode, PeerLimit, WindowSize};
 
 use crate::support::app::Pace;
 use crate::support::fixed;
@@ -13,10 +13,10 @@ use crate::support::peer::{Faced, id};
 /// A server whose connection window is its only one that matters.
 fn server() -> Faced {
     Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::from_mebibytes(1);
-        config.connection_window = WindowSize::from_mebibytes(1);
-        config.empty_data = fullbore_proto::Limit::new(1 << 20, 1);
-        config.provoked_resets = fullbore_proto::Limit::new(1 << 20, 1);
+        config.set_stream_window(WindowSize::from_mebibytes(1));
+        config.set_connection_window(WindowSize::from_mebibytes(1));
+        config.set_limit(PeerLimit::EmptyData, fullbore_proto::Limit::new(1 << 20, 1));
+        config.set_limit(PeerLimit::ProvokedResets, fullbore_proto::Limit::new(1 << 20, 1));
     }))
 }
 
@@ -65,7 +65,7 @@ fn data_of_a_stream_that_nobody_reads_returns_its_credit() {
 #[test]
 fn what_was_unread_of_a_stream_that_is_discarded_is_credit_again_at_once() {
     let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::new(1_000).unwrap();
+        config.set_stream_window(WindowSize::new(1_000).unwrap());
     }));
     faced.says(&frames::post(1));
     faced.says(&frames::data(1, 0, &[0; 1_000]));
@@ -207,8 +207,8 @@ fn releasing_more_than_was_read_gives_nothing_away() {
 #[test]
 fn a_reader_that_stalls_costs_its_window_and_leaves_other_streams_theirs() {
     let client = fixed(|config| {
-        config.stream_window = WindowSize::from_mebibytes(1);
-        config.connection_window = WindowSize::from_mebibytes(4);
+        config.set_stream_window(WindowSize::from_mebibytes(1));
+        config.set_connection_window(WindowSize::from_mebibytes(4));
     });
     let mut pair = Pair::new(client, Config::default(), PathConfig::delay_millis(10)).with_apps();
     pair.client.app().pace = Pace::Never;

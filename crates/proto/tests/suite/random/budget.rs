@@ -68,7 +68,7 @@ fn share(limit: u64, crowd: Vec<(Scenario, Option<Duration>)>) {
 #[test]
 fn a_budget_below_a_first_window_refuses_bodies_and_nothing_else() {
     let budget = MemoryBudget::new(65_534);
-    let server = config(|config| config.budget = Some(budget.clone()));
+    let server = config(|config| config.set_budget(Some(budget.clone())));
     let mut pair = Pair::new(config(|_| ()), server, PathConfig::delay_millis(10)).with_apps();
     pair.client.app().pace = Pace::Eager;
     let uploads: Vec<_> = (0..20).map(|_| pair.post(100_000, 10)).collect();
@@ -90,7 +90,7 @@ fn a_budget_below_a_first_window_refuses_bodies_and_nothing_else() {
 #[test]
 fn a_connection_that_got_nothing_takes_bodies_once_another_has_gone() {
     let budget = MemoryBudget::new(100_000);
-    let of_budget = || config(|config| config.budget = Some(budget.clone()));
+    let of_budget = || config(|config| config.set_budget(Some(budget.clone())));
     let pair = |server| Pair::new(config(|_| ()), server, PathConfig::delay_millis(10)).with_apps();
     let mut first = pair(of_budget());
     let mut second = pair(of_budget());

@@ -75,31 +75,24 @@ fn refills() -> impl Strategy<Value = Refill> {
 
 pub(crate) fn configs() -> impl Strategy<Value = Config> {
     let windows = (spread(1 << 20), spread(1 << 22), refills(), refills());
-    let frames = (spread(1 << 18), spread(1 << 16), spread(1 << 18), 0u64..3_000);
-    let tables = (0u32..10_000, 0u32..10_000, spread(30), any::<bool>());
-    let early = (0u64..100_000, 0u64..50);
-    let early = (early, any::<bool>(), option::of(spread(1 << 23)));
-    (windows, frames, tables, early).prop_map(|(windows, frames, tables, early)| {
+    let frames = spread(1 << 18);
+    let streams = (0u32..10_000, spread(30), any::<bool>());
+    let memory = (any::<bool>(), option::of(spread(1 << 23)));
+    (windows, frames, streams, memory).prop_map(|(windows, frames, streams, memory)| {
         config(|config| {
-            config.stream_window = WindowSize::new(windows.0).unwrap();
-            config.connection_window = WindowSize::new(windows.1).unwrap();
-            config.stream_refill = windows.2;
-            config.connection_refill = windows.3;
-            config.max_frame_size = frames.0.max(16_384);
-            config.send_frame_size = frames.1.max(50);
-            config.send_low_water = frames.2 as usize;
-            config.tiny_frame_wait = Duration::from_micros(frames.3);
-            config.header_table_size = tables.0;
-            config.encoder_table_size = tables.1;
-            config.max_concurrent_streams = tables.2;
-            if tables.3 {
-                config.scheduling = Scheduling::Fair;
+            config.set_stream_window(WindowSize::new(windows.0).unwrap());
+            config.set_connection_window(WindowSize::new(windows.1).unwrap());
+            config.set_stream_refill(windows.2);
+            config.set_connection_refill(windows.3);
+            config.set_max_frame_size(frames.max(16_384));
+            config.set_header_table_size(streams.0);
+            config.set_max_concurrent_streams(streams.1);
+            if streams.2 {
+                config.set_scheduling(Scheduling::Fair);
             }
-            config.early_response_bytes = early.0.0;
-            config.early_response_wait = Duration::from_millis(early.0.1);
-            config.adaptive = early.1;
-            config.largest_window = WindowSize::from_mebibytes(4);
-            config.budget = early.2.map(|bytes| MemoryBudget::new(u64::from(bytes)));
+            config.set_adaptive(memory.0);
+            config.set_largest_window(WindowSize::from_mebibytes(4));
+            config.set_budget(memory.1.map(|bytes| MemoryBudget::new(u64::from(bytes))));
         })
     })
 }
@@ -182,7 +175,7 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
 /// sum over ends. One that could lease nothing has the window that every connection begins with, and holds nothing.
 fn keeps_its_budget(end: &End) {
     let connection = &end.connection;
-    let Some(budget) = &connection.config().budget else {
+    let Some(budget) = &connection.config().budget() else {
         return;
     };
     assert!(budget.leased() <= budget.limit());
@@ -317,7 +310,7 @@ impl Play {
         let stream = match connection.open(request, whole) {
             Ok(stream) => stream,
             Err(UsageError::NoNewStreams) if !connection.takes_new_streams() => return,
-            Err(UsageError::BudgetExhausted) if connection.config().budget.is_some() => return,
+            Err(UsageError::BudgetExhausted) if connection.config().budget().is_some() => return,
             Err(error) => panic!("{error}"),
         };
         self.streams[index] = Some(stream);
@@ -395,7 +388,7 @@ impl Play {
     pub(crate) fn assert_budgets_are_whole(self) {
         let Play { pair, scenario, .. } = self;
         drop(pair);
-        for budget in [scenario.client.budget, scenario.server.budget]
+        for budget in [scenario.client.budget(), scenario.server.budget()]
             .into_iter()
             .flatten()
         {
@@ -438,16 +431,15 @@ impl Play {
 impl Scenario {
     /// Both ends lease from this budget.
     pub(crate) fn share(&mut self, budget: &MemoryBudget) {
-        self.client.budget = Some(budget.clone());
-        self.server.budget = Some(budget.clone());
+        self.client.set_budget(Some(budget.clone()));
+        self.server.set_budget(Some(budget.clone()));
     }
 
     /// Through a window of a few bytes only a short body passes in a reasonable number of round trips.
     fn shorten(&mut self) {
-        let down = self.client.stream_window.bytes().saturating_mul(200);
-        let up = self.server.stream_window.bytes().saturating_mul(200);
-        let frames = self.client.send_frame_size.min(self.server.send_frame_size) * 500;
-        let frames = frames.min(self.chunks.0.min(self.chunks.1).saturating_mul(500));
+        let down = self.client.stream_window().bytes().saturating_mul(200);
+        let up = self.server.stream_window().bytes().saturating_mul(200);
+        let frames = self.chunks.0.min(self.chunks.1).saturating_mul(500);
         for exchange in &mut self.exchanges {
             exchange.download = exchange.download.min(down).min(frames);
             exchange.upload = exchange.upload.map(|length| length.min(up).min(frames));

@@ -9,12 +9,12 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Limits that differ from each other.
 fn config() -> Config {
     let mut config = Config::default();
-    config.preface_timeout = SECOND * 2;
-    config.header_timeout = SECOND * 3;
-    config.idle_timeout = Some(SECOND * 5);
-    config.body_timeout = Some(SECOND * 7);
-    config.send_timeout = Some(SECOND * 11);
-    config.half_close_timeout = SECOND * 13;
+    config.set_preface_timeout(SECOND * 2);
+    config.set_header_timeout(SECOND * 3);
+    config.set_idle_timeout(Some(SECOND * 5));
+    config.set_body_timeout(Some(SECOND * 7));
+    config.set_send_timeout(Some(SECOND * 11));
+    config.set_half_close_timeout(SECOND * 13);
     config
 }
 
@@ -89,9 +89,9 @@ async fn of_several_limits_the_first_that_is_over_counts() {
         (2, 1, 1, Expired::Send),
     ] {
         let mut config = config();
-        config.body_timeout = Some(seconds(body));
-        config.send_timeout = Some(seconds(send));
-        config.half_close_timeout = seconds(half_close);
+        config.set_body_timeout(Some(seconds(body)));
+        config.set_send_timeout(Some(seconds(send)));
+        config.set_half_close_timeout(seconds(half_close));
         assert_eq!(expired(config, request, traffic).await, (first, 1_000));
     }
 }
@@ -119,7 +119,7 @@ async fn a_tunnel_is_looked_at_four_times_in_the_time_that_a_write_may_take() {
 async fn a_body_has_to_arrive_at_its_least_rate_and_by_an_octet_at_least() {
     for (rate, least) in [(0, 1), (1, 7), (1_000, 7_000)] {
         let mut config = config();
-        config.body_rate = rate;
+        config.set_body_rate(rate);
         assert_eq!(Limits::new(Arc::new(config), None).least_body_bytes(), least);
     }
 }
@@ -219,7 +219,7 @@ async fn a_short_limit_on_idle_connections_is_exact() {
     let alarms = Alarms::start().expect("a runtime");
     for (limit, exact) in [(EXACT_IDLE - SECOND, true), (EXACT_IDLE, false)] {
         let mut config = config();
-        config.idle_timeout = Some(limit);
+        config.set_idle_timeout(Some(limit));
         let limits = Limits::new(Arc::new(config), Some(alarms.clone()));
         assert_eq!(answer_many(limits, 100).await.1, !exact, "{limit:?}");
     }

@@ -32,7 +32,7 @@ fn a_silent_peer_is_there_if_the_transport_took_a_kib_since_it_was_asked() {
 
 #[test]
 fn a_stream_that_gets_less_than_a_kib_in_time_is_reset() {
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.says(&frames::window_update(0, 1 << 30));
     faced.answers_at_length(1);
     faced.waits(seconds(220));
@@ -49,7 +49,7 @@ fn a_stream_that_gets_less_than_a_kib_in_time_is_reset() {
 fn a_stream_ends_at_the_check_that_finds_its_limit_reached_and_not_a_nanosecond_before() {
     const MOMENT: Duration = Duration::from_nanos(1);
     let stalled = || {
-        let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+        let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
         faced.says(&frames::window_update(0, 1 << 30));
         faced.answers_at_length(1);
         faced
@@ -59,7 +59,7 @@ fn a_stream_ends_at_the_check_that_finds_its_limit_reached_and_not_a_nanosecond_
         faced.says(&frames::post(1));
         faced
     };
-    let asked = || asking(|limits| limits.response_timeout = Some(seconds(40)));
+    let asked = || asking(|limits| limits.set_response_timeout(Some(seconds(40))));
     // What is sent counts as progress at the first check, after 75 seconds.
     let cases: [(Faced, u64, StreamErrorKind); 3] = [
         (stalled(), 75 + 300, StreamErrorKind::WindowTimeout),
@@ -80,7 +80,7 @@ fn a_stream_ends_at_the_check_that_finds_its_limit_reached_and_not_a_nanosecond_
 fn a_transport_that_takes_a_kib_in_time_is_not_stuck_and_one_that_takes_less_is() {
     let stuck = Some(ConnectionErrorKind::SendTimeout);
     for (taken, error) in [(1_024, None), (1_023, stuck)] {
-        let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+        let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
         faced.answers_at_length(1);
         faced.says(&frames::settings(&[(4, 1 << 30)]));
         faced.says(&frames::window_update(0, 1 << 30));
@@ -99,7 +99,7 @@ fn a_transport_that_takes_a_kib_in_time_is_not_stuck_and_one_that_takes_less_is(
 #[test]
 fn the_bytes_that_a_transport_has_taken_by_the_first_check_are_progress() {
     // It holds the rest for the whole time from then on.
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.answers_at_length(1);
     faced.connection.socket_holds(5_000, faced.now);
     faced.waits(seconds(75 + 300) - Duration::from_nanos(1));
@@ -111,7 +111,7 @@ fn the_bytes_that_a_transport_has_taken_by_the_first_check_are_progress() {
 
 #[test]
 fn a_transport_that_stays_full_is_stuck_although_nothing_is_built_for_it() {
-    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    let mut faced = server(config(|config| config.set_keep_alive(KeepAlive::Never)));
     faced.answers_at_length(1);
     faced.connection.socket_full(faced.now);
     faced.waits(seconds(75 + 300) - Duration::from_nanos(1));
@@ -123,11 +123,14 @@ fn a_transport_that_stays_full_is_stuck_although_nothing_is_built_for_it() {
 
 #[test]
 fn the_rest_of_a_request_whose_response_is_whole_may_have_so_many_bytes() {
-    for (bytes, is_reset) in [(1_000, false), (1_001, true)] {
-        let mut faced = server(config(|config| config.early_response_bytes = 1_000));
+    // 256 KiB.
+    for (last, is_reset) in [(16_384, false), (16_385, true)] {
+        let mut faced = server(config(|config| config.set_max_frame_size(1 << 20)));
         faced.says(&frames::post(1));
         faced.answers(1);
-        faced.says(&frames::data(1, 0, &vec![7; bytes]));
+        for length in [15 * 16_384, last] {
+            faced.says(&frames::data(1, 0, &vec![7; length]));
+        }
         match is_reset {
             true => faced.reset_with(1, ErrorCode::NO_ERROR),
             false => faced.lives(),
@@ -154,13 +157,13 @@ fn a_body_goes_on_with_as_many_bytes_as_its_rate_asks_for_and_not_with_one_less(
 #[test]
 fn a_peer_that_was_asked_whether_it_is_there_has_all_its_time_whatever_else_is_checked() {
     let mut faced = server(config(|config| {
-        config.keep_alive = KeepAlive::WithStreams(seconds(50));
-        config.body_timeout = Some(seconds(60));
+        config.set_keep_alive(KeepAlive::WithStreams(seconds(50)));
+        config.set_body_timeout(Some(seconds(60)));
     }));
     faced.says(&frames::post(1));
     faced.waits(seconds(50));
     assert_eq!(faced.heard_of(FrameType::PING).len(), 1);
-    let limit = Config::default().keep_alive_timeout;
+    let limit = Config::default().keep_alive_timeout();
     faced.waits(limit - Duration::from_nanos(1));
     assert_eq!(faced.connection.error(), None);
     assert_eq!(

@@ -159,8 +159,9 @@ fn a_peer_that_is_slow_to_acknowledge_and_pads_every_frame_is_served() {
                     ..habits()
                 };
                 let mut plan = plan(role, 150_000, habits);
-                plan.config.adaptive = false;
-                plan.config.stream_window = fullbore_proto::WindowSize::new(stream_window).unwrap();
+                plan.config.set_adaptive(false);
+                plan.config
+                    .set_stream_window(fullbore_proto::WindowSize::new(stream_window).unwrap());
                 is_borne(plan);
             }
         }
@@ -280,7 +281,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     let exchange = exchange.prop_map(|(at, upload, download)| Exchange { at, upload, download });
     let configs = configs().prop_map(|mut config| {
         // The peer compresses nothing, and announces no smaller table (RFC 7541 section 4.2).
-        config.header_table_size = 4_096;
+        config.set_header_table_size(4_096);
         config
     });
     let ours = (any::<bool>(), configs, pace, spread(100_000));

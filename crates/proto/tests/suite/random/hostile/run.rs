@@ -327,13 +327,8 @@ impl Plan {
             .to
             .min(self.habits.connection.to)
             .saturating_mul(300);
-        let ours = self
-            .config
-            .send_frame_size
-            .saturating_mul(300)
-            .min(by_windows)
-            .min(self.chunk as u32 * 300);
-        let window = self.config.stream_window.bytes();
+        let ours = by_windows.min(self.chunk as u32 * 300);
+        let window = self.config.stream_window().bytes();
         let theirs = self.habits.piece.min(window).saturating_mul(300);
         for exchange in &mut self.exchanges {
             let (sent, received) = match self.role {
