@@ -175,9 +175,6 @@ settings! {
         /// Then the stream ends with CANCEL, or, for the connection's window and the transport, the connection with
         /// ENHANCE_YOUR_CALM (CVE-2019-9517). None: no limit.
         send_timeout, set_send_timeout: Option<Duration> = Some(Duration::from_secs(300));
-        /// How long open streams may take after the final GOAWAY of a graceful shutdown. Default: none. `Server` of the
-        /// library has its own limit.
-        drain_timeout, set_drain_timeout: Option<Duration> = None;
         /// How long the responses to a client may take that has closed its half of the transport. Default: 30 s. Then the
         /// connection ends. A client that is gone is detected earlier, by a PING each second.
         half_close_timeout, set_half_close_timeout: Duration = Duration::from_secs(30);

@@ -113,8 +113,6 @@ pub enum ConnectionErrorKind {
     SendTimeout,
     /// [`Config::keep_alive_timeout`](crate::Config::keep_alive_timeout) expired.
     KeepAliveTimeout,
-    /// [`Config::drain_timeout`](crate::Config::drain_timeout) expired.
-    DrainTimeout,
     /// [`Config::half_close_timeout`](crate::Config::half_close_timeout) expired.
     HalfCloseTimeout,
     /// The owner called [`Connection::abort`](crate::Connection::abort).
@@ -131,7 +129,6 @@ impl ConnectionErrorKind {
             Self::HeaderTimeout => "timed out waiting for the rest of a frame or header block",
             Self::SendTimeout => "send timed out: the peer is not reading",
             Self::KeepAliveTimeout => "keep-alive timed out: the peer does not answer PING",
-            Self::DrainTimeout => "graceful shutdown timed out: streams were still open",
             Self::HalfCloseTimeout => "timed out sending responses to a client that had closed its half",
             Self::Aborted => "this endpoint ended the connection",
         }
@@ -257,7 +254,7 @@ impl ConnectionError {
         let (code, blame) = match kind {
             Kind::SettingsTimeout => (ErrorCode::SETTINGS_TIMEOUT, Side::Peer),
             Kind::KeepAliveTimeout => (ErrorCode::NO_ERROR, Side::Peer),
-            Kind::DrainTimeout | Kind::HalfCloseTimeout => (ErrorCode::NO_ERROR, Side::Local),
+            Kind::HalfCloseTimeout => (ErrorCode::NO_ERROR, Side::Local),
             _ => (ErrorCode::ENHANCE_YOUR_CALM, Side::Peer),
         };
         Self::new(kind, code, blame, "")

@@ -34,7 +34,7 @@ impl Connection {
         if self.shutdown.has_failed() || self.shutdown.is_half_closed() {
             return false;
         }
-        self.shutdown.half_close();
+        self.shutdown.half_close(self.now);
         // Complete requests are not cut short.
         let mut cut_short = false;
         for key in self.streams.keys() {
@@ -45,7 +45,6 @@ impl Connection {
         if !self.shutdown.is_final() {
             self.finalize_shutdown();
         }
-        self.shutdown.restart(self.now);
         self.schedule_half_close_check();
         cut_short
     }
@@ -83,8 +82,7 @@ impl Connection {
     fn finalize_shutdown(&mut self) {
         let last_stream = self.streams.highest_processed();
         self.writer.go_away(last_stream, ErrorCode::NO_ERROR, b"");
-        self.shutdown.finish(last_stream, self.now);
-        self.schedule_drain_check();
+        self.shutdown.finish(last_stream);
     }
 
     /// The connection fails: GOAWAY tells the peer why, and everything is dropped but what the owner has not read.

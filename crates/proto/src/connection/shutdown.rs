@@ -13,9 +13,8 @@ pub(super) struct Shutdown {
     /// Whether the peer has sent GOAWAY, and its last stream.
     peer_goes: bool,
     peer_last_stream: Option<u32>,
-    /// When the final GOAWAY was sent, or the peer closed its half of the transport.
-    final_since: Option<Time>,
-    half_closed: bool,
+    /// Since when the peer's half of the transport is closed.
+    half_closed: Option<Time>,
     error: Option<ConnectionError>,
 }
 
@@ -72,9 +71,8 @@ impl Shutdown {
         }
     }
 
-    pub(super) fn finish(&mut self, last_stream: u32, now: Time) {
+    pub(super) fn finish(&mut self, last_stream: u32) {
         self.stage = Stage::Final { last_stream };
-        self.final_since = Some(now);
     }
 
     /// The last stream of our GOAWAY, or `highest` if none was sent. It must never grow (section 6.8).
@@ -86,27 +84,16 @@ impl Shutdown {
     }
 
     pub(super) fn is_half_closed(&self) -> bool {
-        self.half_closed
+        self.half_closed.is_some()
     }
 
-    pub(super) fn half_close(&mut self) {
-        self.half_closed = true;
-    }
-
-    /// The time limits of the shutdown start again.
-    pub(super) fn restart(&mut self, now: Time) {
-        self.final_since = Some(now);
-    }
-
-    /// When a graceful shutdown has to be complete.
-    pub(super) fn drain_deadline(&self, timeout: Option<Duration>) -> Option<Time> {
-        Some(self.final_since? + timeout?)
+    pub(super) fn half_close(&mut self, now: Time) {
+        self.half_closed = Some(now);
     }
 
     /// When the responses to a client that closed its half of the transport have to be complete.
     pub(super) fn half_close_deadline(&self, timeout: Duration) -> Option<Time> {
-        let since = self.final_since.filter(|_| self.half_closed)?;
-        Some(since + timeout)
+        Some(self.half_closed? + timeout)
     }
 
     pub(super) fn receive_go_away(&mut self, last_stream: u32) -> Result<GoAwayEffect, ConnectionError> {

@@ -111,13 +111,6 @@ impl Connection {
         self.deadlines.set_next_check(self.next_check());
     }
 
-    /// The final GOAWAY of a graceful shutdown was sent.
-    pub(super) fn schedule_drain_check(&mut self) {
-        if let Some(until) = self.drain_deadline() {
-            self.deadlines.check_by(until);
-        }
-    }
-
     /// The peer has closed its half of the transport.
     pub(super) fn schedule_half_close_check(&mut self) {
         if let Some(until) = self.half_close_deadline() {
@@ -153,10 +146,6 @@ impl Connection {
     fn idle_limit(&self) -> Option<Duration> {
         let ours = self.role == Role::Server && !self.shutdown.has_begun();
         self.config.idle_timeout.filter(|_| ours)
-    }
-
-    fn drain_deadline(&self) -> Option<Time> {
-        self.shutdown.drain_deadline(self.config.drain_timeout)
     }
 
     fn half_close_deadline(&self) -> Option<Time> {
@@ -213,7 +202,6 @@ impl Connection {
             idle,
             alive,
             streams,
-            self.drain_deadline(),
             self.deadlines.denied_deadline(config.stream_wait_timeout),
             half_closed.map(|at| at.min(now + HALF_CLOSE_PROBE)),
         ]
@@ -232,7 +220,6 @@ impl Connection {
             Self::headers_overdue,
             Self::peer_is_gone,
             Self::output_is_stuck,
-            Self::drain_overdue,
             Self::half_close_overdue,
         ];
         for check in checks {
@@ -304,11 +291,6 @@ impl Connection {
             Pings::keep_alive(&mut self.writer);
         }
         None
-    }
-
-    fn drain_overdue(&mut self) -> Option<ConnectionError> {
-        let overdue = self.drain_deadline().is_some_and(|until| until <= self.now);
-        overdue.then(|| ConnectionError::timeout(ConnectionErrorKind::DrainTimeout))
     }
 
     /// Resets streams whose response or body does not arrive, or whose window stays closed.

@@ -71,10 +71,9 @@ impl Faced {
 
     #[track_caller]
     fn ended_by(&self, kind: ConnectionErrorKind) {
-        use ConnectionErrorKind::{DrainTimeout, HalfCloseTimeout};
         let error = self.connection.error().expect("the connection lives");
         assert_eq!(error.kind(), kind);
-        let is_local = matches!(kind, DrainTimeout | HalfCloseTimeout);
+        let is_local = kind == ConnectionErrorKind::HalfCloseTimeout;
         assert_eq!(error.is_timeout(), !is_local, "{error}");
         assert_eq!(error.blame == Side::Local, is_local, "{error}");
     }
@@ -495,21 +494,6 @@ fn a_transport_that_takes_nothing_is_watched_without_streams_too() {
     faced.waits(seconds(76));
     faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
     faced.ended_by(ConnectionErrorKind::SendTimeout);
-}
-
-#[test]
-fn a_graceful_end_has_a_limit_when_it_is_given_one() {
-    let mut faced = server(config(|config| config.set_drain_timeout(Some(seconds(30)))));
-    faced.says(&frames::get(1));
-    faced.connection.shutdown(faced.now);
-    faced.heard();
-    faced.waits(seconds(1));
-    assert_eq!(faced.heard_of(FrameType::GOAWAY).len(), 1);
-    faced.waits(seconds(29));
-    assert_eq!(faced.connection.error(), None);
-    faced.waits(seconds(1));
-    faced.ended_with(ErrorCode::NO_ERROR);
-    faced.ended_by(ConnectionErrorKind::DrainTimeout);
 }
 
 /// A client that has sent a GET on stream 1.

@@ -50,7 +50,6 @@ fn limits_on_time_have_the_documented_defaults() {
     assert_eq!(config.response_timeout(), None);
     assert_eq!(config.stream_wait_timeout(), Some(seconds(30)));
     assert_eq!(config.send_timeout(), Some(seconds(300)));
-    assert_eq!(config.drain_timeout(), None);
     assert_eq!(config.half_close_timeout(), seconds(30));
 }
 
