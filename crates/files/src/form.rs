@@ -18,7 +18,6 @@ use http::{HeaderValue, Method, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyDataStream;
 use multer::{Field, Multipart};
-use tokio::time::timeout_at;
 
 use crate::accept;
 use crate::body_length::{BodyLength, next_frame};
@@ -189,17 +188,12 @@ impl<B: Body<Data = Bytes>> PartSource<'_, B> {
             if given >= most || self.feed.has_ended() {
                 return Err(malformed());
             }
-            let frame = match writer.as_ref().and_then(|writer| writer.flush_at()) {
+            let frame = match &mut writer {
                 None => next_frame(self.body.as_mut()).await,
-                Some(at) => match timeout_at(at, next_frame(self.body.as_mut())).await {
-                    Ok(frame) => frame,
-                    Err(_) => {
-                        if let Some(writer) = writer.as_mut() {
-                            writer.flush().await.map_err(|error| failure(&error))?;
-                        }
-                        continue;
-                    }
-                },
+                Some(writer) => {
+                    let next = writer.wait(next_frame(self.body.as_mut())).await;
+                    next.map_err(|error| failure(&error))?
+                }
             };
             match frame {
                 Some(frame) => {

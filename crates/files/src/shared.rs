@@ -28,7 +28,7 @@ const ALL_CHUNKS_BYTES: usize = 2 << 20;
 /// How many free buffers for the longest chunk are kept: 2 MiB.
 const IDLE_CHUNKS: usize = 8;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) root: Arc<Dir>,
     pub(crate) settings: Arc<Settings>,
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
 }
 
 /// Which files requests may be answered with were uploaded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Uploaded {
     None,
     /// Those in the folder with this path below the root.
@@ -57,7 +57,7 @@ enum Uploaded {
 }
 
 /// [`Uploads`], with the folder open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum UploadTarget {
     Refuse,
     Discard,
@@ -144,16 +144,7 @@ impl Shared {
             root: Arc::new(open(root)?),
             uploads,
             uploaded,
-            settings: Arc::clone(&self.settings),
-            hands_over_ranges: self.hands_over_ranges,
-            buffers: Arc::clone(&self.buffers),
-            descriptors: Arc::clone(&self.descriptors),
-            jobs: Arc::clone(&self.jobs),
-            cache: Arc::clone(&self.cache),
-            compressing: Arc::clone(&self.compressing),
-            pages: Arc::clone(&self.pages),
-            upload_limits: Arc::clone(&self.upload_limits),
-            watch: Arc::clone(&self.watch),
+            ..self.clone()
         }))
     }
 

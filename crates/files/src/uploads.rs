@@ -16,7 +16,6 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
-use tokio::time::timeout_at;
 
 use crate::body_length::{BodyLength, next_frame};
 use crate::budget::Budget;
@@ -158,24 +157,13 @@ async fn gather<B>(writer: &mut Writer, length: &mut BodyLength, mut body: Pin<&
 where
     B: Body<Data = Bytes>,
 {
-    loop {
-        let frame = match writer.flush_at() {
-            None => next_frame(body.as_mut()).await,
-            Some(at) => match timeout_at(at, next_frame(body.as_mut())).await {
-                Ok(frame) => frame,
-                Err(_) => {
-                    writer.flush().await.map_err(|error| failure(&error))?;
-                    continue;
-                }
-            },
-        };
-        let Some(frame) = frame else {
-            return length.end();
-        };
+    let failed = |error: Failure| failure(&error);
+    while let Some(frame) = writer.wait(next_frame(body.as_mut())).await.map_err(failed)? {
         if let Some(data) = length.data(frame)? {
-            writer.push(data).await.map_err(|error| failure(&error))?;
+            writer.push(data).await.map_err(failed)?;
         }
     }
+    length.end()
 }
 
 /// Checks the upload against the existing file of that name, and against the disk. Blocks.

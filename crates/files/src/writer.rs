@@ -3,13 +3,15 @@
 //! An upload takes a slot with its first byte, and a descriptor with its first batch. An upload that has received
 //! nothing holds neither. Called by `uploads`; `store` is the file.
 
+use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::aside::MAX_SLICES;
 use crate::budget::Share;
@@ -92,8 +94,23 @@ impl Writer {
         Ok(())
     }
 
+    /// Waits for what arrives next. What was gathered is written meanwhile when it is due.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub(crate) async fn wait<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Failure> {
+        let mut next = pin!(next);
+        while let Some(at) = self.flush_at() {
+            match timeout_at(at, next.as_mut()).await {
+                Ok(arrived) => return Ok(arrived),
+                Err(_) => self.flush().await?,
+            }
+        }
+        Ok(next.await)
+    }
+
     /// When to call [`Self::flush`] if nothing arrives before; `None` while nothing waits to be written.
-    pub(crate) fn flush_at(&self) -> Option<Instant> {
+    fn flush_at(&self) -> Option<Instant> {
         self.since.map(|since| since + self.limits.flush_after())
     }
 
