@@ -106,15 +106,20 @@ impl Record {
         self.url_sha256.is_empty()
     }
 
-    /// Writes the record under its name, and returns the file. Another file of that name stays. The record is never empty in
-    /// between, since a kill would lose the part: what is behind the new one is cut off afterwards, and not read before.
-    fn write(&self, path: &Path) -> io::Result<File> {
+    /// Writes the record under its name, and returns the file. Another file of that name stays. The record of a part that
+    /// `has_bytes` is never empty in between, since a kill would lose them: what is behind the new one is cut off afterwards,
+    /// and not read before. That of a new part is a new file: the run that completed the part before may be about to remove its
+    /// own.
+    fn write(&self, path: &Path, has_bytes: bool) -> io::Result<File> {
         let content = serde_json::to_vec(self)?;
         let mut options = private::options();
         options.append(false).write(true);
         let mut file = match options.create_new(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && Self::load(path).is_some() => {
-                options.create_new(false).open(path)?
+                if !has_bytes {
+                    std::fs::remove_file(path)?;
+                }
+                options.create_new(!has_bytes).open(path)?
             }
             opened => opened?,
         };
@@ -147,7 +152,7 @@ impl Claim {
         if let Some(part) = part.filter(|part| part.sync_all().is_ok()) {
             // The record that is there says less.
             let _ = Record::of(key, part, None)
-                .write(&self.record)
+                .write(&self.record, true)
                 .and_then(|record| record.sync_all());
         }
     }
@@ -190,10 +195,7 @@ impl Parts {
     /// Takes over the part of this version that a run of this user was killed in, or has left; `None` if another run is writing
     /// it, or another user may have written it.
     pub(super) fn find(&self, path: &Path, key: &PartKey) -> Option<(File, Temporary)> {
-        if private::is_shared(private::folder(path)) {
-            return None;
-        }
-        names(path).find_map(|name| {
+        self.seen(path).into_iter().find_map(|name| {
             let (file, lock) = self.open(&name)?;
             let record = Record::read(&name, &file)?;
             match self.is_current(&record) && is_version(&record, key) {
@@ -237,13 +239,17 @@ impl Parts {
     /// Removes what earlier runs have left of this file's older versions, once it is complete.
     pub(super) fn remove_older(&self, path: &Path, key: &PartKey) {
         let is_older = |record: &Record| is_url(record, key);
-        let seen = self.seen_of(path, |parts| {
-            let seen = names(path).filter(|name| parts.contains(&file_name(name)));
-            seen.collect()
-        });
-        for name in seen {
+        for name in self.seen(path) {
             self.remove_if(&name, is_older);
         }
+    }
+
+    /// The parts of this file that lay in the folder.
+    fn seen(&self, path: &Path) -> Vec<PathBuf> {
+        let has = |parts: &BTreeSet<String>, name: &PathBuf| parts.contains(&file_name(name));
+        self.seen_of(path, |parts| {
+            names(path).filter(|name| has(parts, name)).collect()
+        })
     }
 
     /// Removes the parts that version 0.1 has left of this file, which nothing resumes.
@@ -337,11 +343,7 @@ impl Parts {
     ) -> Option<(File, Temporary)> {
         let found = file.metadata().ok()?;
         let record = record_name(&name);
-        if found.len() == 0 {
-            // A new file, since a run that has just completed the part before may be about to remove its record.
-            remove_record(&record);
-        }
-        let written = Record::of(key, &file, Some(&self.boot)).write(&record);
+        let written = Record::of(key, &file, Some(&self.boot)).write(&record, found.len() > 0);
         let Ok(identity) = written.and_then(|record| Identity::of(&record)) else {
             if found.len() == 0 {
                 let _ = std::fs::remove_file(&name);
