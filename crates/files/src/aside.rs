@@ -36,10 +36,11 @@ pub fn write_all(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
     Ok(())
 }
 
-/// [`rename`] in a folder of the file system, which is opened only where a plain rename is not enough.
+/// Gives a file of this folder its name; with `replace`, in place of another one. The folder is opened only where a plain
+/// rename is not enough.
 ///
 /// # Errors
-/// Those of [`rename`].
+/// `AlreadyExists`: the name is taken, and `replace` is not set. Otherwise that of the system.
 pub fn rename_in(folder: &Path, temporary: &OsStr, name: &OsStr, replace: bool) -> io::Result<()> {
     let (old, new) = (folder.join(temporary), folder.join(name));
     if replace {

@@ -113,7 +113,7 @@ impl Files {
 
 impl Files<Chunk> {
     /// As [`Files::open`], with bodies for [`fullbore::Server`]: they hand over ranges of up to
-    /// [`Settings::chunk_bytes`] ([`fullbore::body::FileRange`]) that the system has in memory (Linux), and bytes otherwise.
+    /// 256 KiB ([`fullbore::body::FileRange`]) that the system has in memory (Linux), and bytes otherwise.
     ///
     /// # Errors
     /// [`FolderError`]: the root or the folder for uploads cannot be opened.
