@@ -171,7 +171,7 @@ impl Side {
         if !self.short {
             // Stores the streams of all requests.
             for &stream in &self.opened {
-                self.connection.want_room(id(stream), 0);
+                self.connection.want_room(id(stream), 128 << 10);
             }
         }
     }
