@@ -46,21 +46,43 @@ pub(crate) struct ReceiveHalf {
     /// The bytes that `content-length` announced and that have not arrived.
     pub(crate) expected: Option<u64>,
     pub(crate) trailers: Option<Box<HeaderMap>>,
-    /// What arrives is discarded, and its credit is returned.
-    pub(crate) discard: bool,
-    /// It is discarded for the owner's sake alone: the stream stays as it is.
-    pub(crate) one_way: bool,
-    /// The response is complete, and this many more bytes are discarded before the stream is reset.
-    pub(crate) early_bytes_left: Option<u64>,
+    pub(crate) discards: Discards,
     /// A `Readable` event is queued, or the owner has not read since it took one.
     pub(crate) announced: bool,
     /// Whether it is on the list of windows to refill.
     pub(crate) refill: RefillListing,
-    /// The request was HEAD, or the response cannot have a body (RFC 9110 section 6.4.1).
-    pub(crate) bodiless: bool,
-    /// The request was CONNECT: DATA is that of a tunnel, and `content-length` does not apply.
-    pub(crate) tunnel: bool,
+    pub(crate) content: Content,
     pub(crate) ledger: Ledger,
+}
+
+impl ReceiveHalf {
+    /// Whether nobody reads what arrives.
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.discards != Discards::Nothing
+    }
+}
+
+/// What is discarded of a message that arrives. Its credit is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Discards {
+    /// The owner reads it.
+    Nothing,
+    /// All, for the owner's sake alone: the stream stays as it is.
+    ForOwner,
+    /// All: once the response is complete, the stream is to end.
+    All,
+    /// The response is complete, and this many more bytes are discarded before the stream is reset.
+    Rest(u64),
+}
+
+/// What DATA of a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Body,
+    /// The request was HEAD, or the response cannot have a body (RFC 9110 section 6.4.1).
+    None,
+    /// The request was CONNECT: DATA is that of a tunnel, and `content-length` does not apply.
+    Tunnel,
 }
 
 /// Whether a window is on the list of those to refill.
@@ -129,13 +151,10 @@ impl Stream {
                 phase: Phase::Headers,
                 expected: None,
                 trailers: None,
-                discard: false,
-                one_way: false,
-                early_bytes_left: None,
+                discards: Discards::Nothing,
                 announced: false,
                 refill: RefillListing::None,
-                bodiless: false,
-                tunnel: false,
+                content: Content::Body,
                 ledger: Ledger::new(now),
             },
             send: SendHalf {

@@ -10,7 +10,7 @@ use crate::error::{ErrorCode, Side, StreamError, StreamErrorKind, UsageError};
 use crate::event::{Event, Events};
 use crate::id::{Key, StreamId};
 use crate::role::Role;
-use crate::stream::{Phase, Stream, StreamState};
+use crate::stream::{Discards, Phase, Stream, StreamState};
 use crate::time::Time;
 
 /// What follows when the owner discards or releases an unclosed stream.
@@ -32,7 +32,7 @@ impl Connection {
         let Some(mut stream) = self.streams.by_id(id) else {
             return self.drop_remains(id);
         };
-        self.flow.consume(stream.discard());
+        self.flow.consume(stream.discard(Discards::All));
         let then = after_discard(&stream, self.role);
         if let AfterDiscard::Tolerate = then {
             stream.tolerate_rest(&self.config, self.now);
@@ -47,8 +47,7 @@ impl Connection {
         let Some(mut stream) = self.streams.by_id(id) else {
             return self.drop_remains(id);
         };
-        stream.receive.one_way = true;
-        self.flow.consume(stream.discard());
+        self.flow.consume(stream.discard(Discards::ForOwner));
     }
 
     /// Drops what a stream had received before the connection failed.
@@ -77,8 +76,7 @@ impl Connection {
         };
         // From now on there are no events of the stream, and it is removed when it is closed.
         stream.released = true;
-        stream.receive.one_way = false;
-        self.flow.consume(stream.discard());
+        self.flow.consume(stream.discard(Discards::All));
         if let StreamState::Closed(cause) = stream.state {
             let key = stream.key();
             self.streams.forget(key, cause);
@@ -276,7 +274,7 @@ fn close(
     let event = stream.request_event.filter(|_| error.by == Side::Peer);
     let withdrawn = event.is_some_and(|id| events.withdraw(id));
     if withdrawn {
-        flow.consume(stream.discard());
+        flow.consume(stream.discard(Discards::All));
     }
     Some(stream.after_close(waited, withdrawn))
 }

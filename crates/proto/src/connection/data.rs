@@ -12,7 +12,7 @@ use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Events;
 use crate::frame::{Flags, FrameHeader};
 use crate::id::{Key, StreamId};
-use crate::stream::{Cause, Phase, StreamState};
+use crate::stream::{Cause, Content, Discards, Phase, StreamState};
 use crate::time::Time;
 
 impl Connection {
@@ -103,7 +103,7 @@ impl Connection {
             let detail = "DATA beyond the stream's flow-control window";
             return Err(StreamError::violation(id, ErrorCode::FLOW_CONTROL_ERROR, detail).into());
         }
-        if half.bodiless && payload > 0 {
+        if half.content == Content::None && payload > 0 {
             return Err(StreamError::protocol(id, "DATA in a response that has no body").into());
         }
         if let Some(expected) = half.expected {
@@ -142,7 +142,7 @@ impl Connection {
             return Ok(());
         };
         if !piece.is_empty() {
-            if stream.state.can_receive() && !stream.receive.discard {
+            if stream.state.can_receive() && !stream.receive.is_discarded() {
                 stream.receive.queue.push(piece);
                 stream.announce(&mut self.events);
             } else {
@@ -196,16 +196,12 @@ fn check_framing(
 fn drop_data(stream: &mut Entry<'_>, bytes: u64) -> bool {
     stream.receive.window.consume(bytes);
     stream.list_refill();
-    match &mut stream.receive.early_bytes_left {
-        Some(early_bytes_left) => match early_bytes_left.checked_sub(bytes) {
-            Some(left) => {
-                *early_bytes_left = left;
-                false
-            }
-            None => true,
-        },
-        None => false,
-    }
+    let Discards::Rest(left) = &mut stream.receive.discards else {
+        return false;
+    };
+    let exceeds = bytes > *left;
+    *left = left.saturating_sub(bytes);
+    exceeds
 }
 
 /// END_STREAM arrived with DATA, trailers or a response.
@@ -225,7 +221,7 @@ pub(super) fn end_receiving(
     }
     stream.receive.phase = Phase::Done;
     stream.state = stream.state.after_receive_end();
-    if !stream.receive.discard {
+    if !stream.receive.is_discarded() {
         stream.announce(events);
     }
     Ok(stream.after_end())

@@ -16,7 +16,7 @@ use crate::invariant::infallible;
 use crate::message::{self, Malformed};
 use crate::priority::Priority;
 use crate::role::Role;
-use crate::stream::{Cause, Phase, StreamState};
+use crate::stream::{Cause, Content, Discards, Phase, StreamState};
 use crate::time::ProgressMark;
 
 /// The memory of a field besides its size by RFC 9113 section 6.5.2, in bytes: about that of a map entry.
@@ -173,7 +173,9 @@ impl Connection {
         let mut stream = self.new_stream(id, StreamState::Open);
         stream.receive.phase = Phase::Body;
         stream.receive.expected = expected;
-        stream.receive.tunnel = request.method() == Method::CONNECT;
+        if request.method() == Method::CONNECT {
+            stream.receive.content = Content::Tunnel;
+        }
         stream.priority = priority.unwrap_or_default();
         stream.header_memory = memory;
         self.ledgers.note_stream_sending(&mut stream, self.now);
@@ -222,7 +224,7 @@ impl Connection {
         self.guards.oversized_section(self.now)?;
         let mut stream = self.new_stream(id, StreamState::Open);
         stream.released = true;
-        stream.receive.discard = true;
+        stream.receive.discards = Discards::All;
         stream.receive.phase = Phase::Body;
         if end_stream {
             stream.receive.phase = Phase::Done;
@@ -297,7 +299,7 @@ impl Connection {
             Phase::Done => return Ok(()),
         }
         match message::receive_trailers(self.reader.section_mut(), self.role) {
-            Ok(trailers) if stream.receive.discard => drop(trailers),
+            Ok(trailers) if stream.receive.is_discarded() => drop(trailers),
             Ok(trailers) => stream.receive.trailers = Some(Box::new(trailers)),
             Err(malformed) => return violation(malformed.reason()),
         }
@@ -338,9 +340,11 @@ impl Connection {
         half.phase = Phase::Body;
         // The time limit of the body starts now.
         half.mark = ProgressMark::new(self.now);
-        half.bodiless |= matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if !half.bodiless {
-            let tunnel = half.tunnel && status.is_success();
+        if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            half.content = Content::None;
+        }
+        if half.content != Content::None {
+            let tunnel = half.content == Content::Tunnel && status.is_success();
             match expected_length(response.headers(), tunnel) {
                 Ok(expected) => half.expected = expected,
                 Err(malformed) => return violation(malformed.reason()),

@@ -307,5 +307,5 @@ pub(super) fn flowing(state: Stall, window: &ReceiveWindow) -> Option<Stall> {
 
 /// Whether more of a message has to arrive on the stream.
 pub(super) fn receives(stream: &Stream) -> bool {
-    stream.state.can_receive() && stream.receive.phase != Phase::Done && !stream.receive.discard
+    stream.state.can_receive() && stream.receive.phase != Phase::Done && !stream.receive.is_discarded()
 }

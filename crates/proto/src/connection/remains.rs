@@ -24,7 +24,7 @@ struct Unread {
 impl Remains {
     /// Keeps what the owner has not read of a stream. Returns the number of bytes.
     pub(super) fn keep(&mut self, id: StreamId, half: &mut ReceiveHalf) -> u64 {
-        if half.discard || !half.announced && half.queue.is_empty() && half.trailers.is_none() {
+        if half.is_discarded() || !half.announced && half.queue.is_empty() && half.trailers.is_none() {
             return 0;
         }
         let unread = Unread {

@@ -14,7 +14,7 @@ use crate::id::StreamId;
 use crate::message;
 use crate::payload::Payload;
 use crate::role::Role;
-use crate::stream::{Phase, Stream, StreamState};
+use crate::stream::{Content, Phase, Stream, StreamState};
 
 /// So many bytes at most wait ahead of the next list once DATA is among them: they are past all scheduling (law 9).
 const MOST_AHEAD: usize = 16 << 10;
@@ -134,7 +134,9 @@ impl Connection {
         let mut stream = self.new_stream_at(fresh.id, StreamState::Open, fresh.begun);
         stream.receive.phase = Phase::Done;
         stream.state = stream.state.after_receive_end();
-        stream.receive.tunnel = fresh.tunnel;
+        if fresh.tunnel {
+            stream.receive.content = Content::Tunnel;
+        }
         stream.priority = fresh.priority.unwrap_or_default();
         stream.header_memory = fresh.header_memory;
         stream.request_event = Some(fresh.event);

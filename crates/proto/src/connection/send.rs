@@ -18,7 +18,7 @@ use crate::message;
 use crate::payload::Payload;
 use crate::priority::Priority;
 use crate::role::Role;
-use crate::stream::{Phase, Stream, StreamState};
+use crate::stream::{Content, Phase, Stream, StreamState};
 use crate::time::Time;
 
 /// The most requests that may wait until the peer allows them. Then `open` fails.
@@ -65,8 +65,11 @@ impl Connection {
         }
         let id = self.streams.take_id().ok_or(UsageError::NoNewStreams)?;
         let mut stream = self.new_stream(id, StreamState::Waiting);
-        stream.receive.bodiless = request.method() == Method::HEAD;
-        stream.receive.tunnel = request.method() == Method::CONNECT;
+        stream.receive.content = match *request.method() {
+            Method::HEAD => Content::None,
+            Method::CONNECT => Content::Tunnel,
+            _ => Content::Body,
+        };
         stream.priority = priority_of(request.headers());
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
         self.update_receiving_ledger();

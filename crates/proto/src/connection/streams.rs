@@ -30,7 +30,7 @@ use crate::invariant::infallible;
 use crate::priority::Priority;
 use crate::role::Role;
 use crate::schedule::Ranked;
-use crate::stream::{Cause, Stream, StreamState, WantsCredit};
+use crate::stream::{Cause, Discards, Stream, StreamState, WantsCredit};
 use crate::time::Time;
 
 pub(super) use self::closed::ClosedBy;
@@ -680,9 +680,11 @@ impl Entry<'_> {
     }
 
     /// Discards what was received and what arrives from now on. Returns the number of unread bytes (law 3).
-    pub(super) fn discard(&mut self) -> u64 {
+    pub(super) fn discard(&mut self, what: Discards) -> u64 {
         let half = &mut self.stream.receive;
-        half.discard = true;
+        if !matches!(half.discards, Discards::Rest(_)) {
+            half.discards = what;
+        }
         half.trailers = None;
         let unread = half.queue.clear() as u64;
         half.window.consume(unread);
@@ -692,7 +694,7 @@ impl Entry<'_> {
 
     /// The response is complete, and the rest of the request is discarded within limits on bytes and time.
     pub(super) fn tolerate_rest(&mut self, config: &Config, now: Time) {
-        self.stream.receive.early_bytes_left = Some(config.early_response_bytes);
+        self.stream.receive.discards = Discards::Rest(config.early_response_bytes);
         let until = now + config.early_response_wait;
         self.lists.early.push_back((until, self.key));
     }
@@ -706,7 +708,8 @@ impl Entry<'_> {
         self.stream.note_end_sent(ledgers, now);
         // This is a server: a client that discards the response has reset the stream.
         let half = &self.stream.receive;
-        if half.discard && !half.one_way && self.stream.state == StreamState::HalfClosedLocal {
+        let ends = matches!(half.discards, Discards::All | Discards::Rest(_));
+        if ends && self.stream.state == StreamState::HalfClosedLocal {
             self.tolerate_rest(config, now);
             return AfterEnd::Tolerated;
         }
@@ -739,7 +742,7 @@ impl Entry<'_> {
                 error.kind(),
                 StreamErrorKind::Protocol | StreamErrorKind::ContentLength
             );
-        let unread = match by_peer && !stream.receive.discard {
+        let unread = match by_peer && !stream.receive.is_discarded() {
             // The owner may still read what the peer sent before.
             true => 0,
             false => stream.receive.queue.clear() as u64,

@@ -13,7 +13,7 @@ use crate::error::{
     ConnectionError, ConnectionErrorKind, ErrorCode, SILENCE, StreamError, StreamErrorKind, UsageError,
 };
 use crate::role::Role;
-use crate::stream::{Phase, Stream, StreamState};
+use crate::stream::{Content, Phase, Stream, StreamState};
 use crate::time::Time;
 
 /// The interval of PING frames to a client that has closed its half of the transport.
@@ -374,8 +374,8 @@ fn awaits_head(stream: &Stream) -> bool {
 fn awaits_body(stream: &Stream) -> bool {
     let half = &stream.receive;
     half.phase == Phase::Body
-        && !half.tunnel
-        && !half.discard
+        && half.content != Content::Tunnel
+        && !half.is_discarded()
         && stream.state.can_receive()
         && half.queue.is_empty()
         && half.window.remaining() > 0
