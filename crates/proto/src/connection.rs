@@ -1,7 +1,7 @@
 //! The connection state machine.
 //!
 //! The state is in parts, each a module with private fields: `reader` and `writer` (frames in and out), `streams`,
-//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines`, `ledgers` and `remains`. No part knows the connection.
+//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines`, `ledgers` and `unread`. No part knows the connection.
 //! The other modules are methods of [`Connection`]: `receive`, `headers`, `data` and `control` for received frames;
 //! `send` and `transmit` for sent ones; `respond` for responses whose streams are not stored;
 //! `settings_changes` for later SETTINGS; `read` for the owner's reads; and `close`, `end`, `timeouts`, `memory`,
@@ -9,7 +9,6 @@
 //!
 //! Comments cite the laws of `docs/design/flow-control.md` by number.
 
-mod answers;
 mod close;
 mod control;
 mod data;
@@ -18,6 +17,8 @@ mod end;
 mod flow_control;
 mod guards;
 mod headers;
+mod last_request;
+mod last_response;
 mod ledgers;
 mod memory;
 mod overhead;
@@ -26,8 +27,6 @@ mod read;
 mod reader;
 mod receive;
 mod refills;
-mod remains;
-mod repeats;
 mod report;
 mod respond;
 mod send;
@@ -38,6 +37,7 @@ mod stalls;
 mod streams;
 mod timeouts;
 mod transmit;
+mod unread;
 mod writer;
 
 use std::sync::Arc;
@@ -54,10 +54,10 @@ use self::guards::Guards;
 use self::ledgers::Ledgers;
 use self::ping::Pings;
 use self::reader::Reader;
-use self::remains::Remains;
 use self::settings::Settings;
 use self::shutdown::Shutdown;
 use self::streams::Streams;
+use self::unread::UnreadMessages;
 use self::writer::Writer;
 
 /// An HTTP/2 connection as a state machine. The crate's documentation shows how to drive it.
@@ -78,7 +78,7 @@ pub struct Connection {
     guards: Guards,
     deadlines: Deadlines,
     ledgers: Ledgers,
-    remains: Remains,
+    unread: UnreadMessages,
     /// The DATA that was sent when the last list was complete, in bytes.
     listed_data: u64,
 }
@@ -119,7 +119,7 @@ impl Connection {
             guards: Guards::new(&config, now),
             deadlines: Deadlines::new(now),
             ledgers: Ledgers::new(role, now),
-            remains: Remains::default(),
+            unread: UnreadMessages::default(),
             listed_data: 0,
             config,
         };

@@ -30,7 +30,7 @@ impl Connection {
     pub fn discard(&mut self, id: StreamId) {
         self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
-            return self.drop_remains(id);
+            return self.drop_unread(id);
         };
         self.flow.consume(stream.discard(Discards::All));
         let then = after_discard(&stream, self.role);
@@ -45,15 +45,15 @@ impl Connection {
     pub fn discard_received(&mut self, id: StreamId) {
         self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
-            return self.drop_remains(id);
+            return self.drop_unread(id);
         };
         self.flow.consume(stream.discard(Discards::ForOwner));
     }
 
     /// Drops what a stream had received before the connection failed.
-    fn drop_remains(&mut self, id: StreamId) {
-        let bytes = self.remains.drop_stream(id);
-        self.flow.return_remains(bytes);
+    fn drop_unread(&mut self, id: StreamId) {
+        let bytes = self.unread.drop_stream(id);
+        self.flow.return_unread(bytes);
     }
 
     /// Releases a stream: it is removed as soon as it is closed. A complete message that is queued is still sent. If
@@ -72,7 +72,7 @@ impl Connection {
     pub fn release_with(&mut self, id: StreamId, code: ErrorCode) {
         self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
-            return self.drop_remains(id);
+            return self.drop_unread(id);
         };
         // From now on there are no events of the stream, and it is removed when it is closed.
         stream.released = true;

@@ -98,7 +98,7 @@ impl Connection {
         self.writer.go_away(last_stream, error.code, debug.as_bytes());
         let mut unread = 0;
         for stream in self.streams.iter_mut().filter(|stream| !stream.released) {
-            unread += self.remains.keep(stream.id, &mut stream.receive);
+            unread += self.unread.keep(stream.id, &mut stream.receive);
         }
         // No stream can be looked up any more, so nothing can follow the GOAWAY.
         self.streams.clear();

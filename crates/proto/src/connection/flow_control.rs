@@ -320,7 +320,7 @@ impl FlowControl {
     }
 
     /// The connection has failed, and `bytes` more are no longer held.
-    pub(super) fn return_remains(&mut self, bytes: u64) {
+    pub(super) fn return_unread(&mut self, bytes: u64) {
         let held = self.lease.held();
         self.lease.shrink_to(held.saturating_sub(bytes));
     }

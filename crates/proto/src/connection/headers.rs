@@ -4,8 +4,8 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use super::Connection;
 use super::data::end_receiving;
+use super::last_request::Received;
 use super::reader::BlockHeader;
-use super::repeats::Received;
 use super::streams::ClosedBy;
 use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Event;

@@ -21,7 +21,7 @@ impl Connection {
     pub fn read(&mut self, stream: StreamId, into: &mut VecDeque<Bytes>) -> Result<ReadState, UsageError> {
         self.store_fresh(stream);
         let Some(mut stream) = self.streams.by_id(stream) else {
-            return self.read_remains(stream, into);
+            return self.read_after_failure(stream, into);
         };
         let state = stream.state;
         let half = &mut stream.receive;
@@ -39,13 +39,13 @@ impl Connection {
 
     /// Takes what a stream had received before the connection failed.
     #[cold]
-    fn read_remains(
+    fn read_after_failure(
         &mut self,
         stream: StreamId,
         into: &mut VecDeque<Bytes>,
     ) -> Result<ReadState, UsageError> {
-        let (state, bytes) = self.remains.read(stream, into).ok_or(UsageError::UnknownStream)?;
-        self.flow.return_remains(bytes);
+        let (state, bytes) = self.unread.read(stream, into).ok_or(UsageError::UnknownStream)?;
+        self.flow.return_unread(bytes);
         Ok(state)
     }
 

@@ -7,7 +7,7 @@ use core::ops::Deref;
 
 use bytes::{Buf, Bytes};
 
-use super::repeats::{Received, Repeats};
+use super::last_request::{LastRequest, Received};
 use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode, PeerLimit};
 use crate::frame::{Continuation, FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType, Headers, PREFACE};
@@ -29,7 +29,7 @@ pub(super) struct Reader {
     section: FieldSection,
     role: Role,
     /// The last request of a server.
-    repeats: Option<Box<Repeats>>,
+    last_request: Option<Box<LastRequest>>,
     /// No block has come since the last [`Self::trim`]. The first one is not remembered: the next trim would free it.
     rested: bool,
     received_bytes: u64,
@@ -120,7 +120,7 @@ impl Reader {
             decoder: Decoder::new(DEFAULT_TABLE_SIZE),
             section: FieldSection::default(),
             role,
-            repeats: None,
+            last_request: None,
             rested: false,
             received_bytes: 0,
             received_frames: FrameCounts::default(),
@@ -130,8 +130,8 @@ impl Reader {
     /// Has the processor fetch the last request.
     #[inline]
     pub(super) fn prefetch(&self) {
-        if let Some(repeats) = &self.repeats {
-            prefetch(&**repeats);
+        if let Some(last) = &self.last_request {
+            prefetch(&**last);
         }
     }
 
@@ -329,8 +329,8 @@ impl Reader {
         block: &[u8],
         config: &Config,
     ) -> Result<bool, ConnectionError> {
-        if let Some(repeats) = &mut self.repeats {
-            if repeats.compare(block) && !self.decoder.expects_size_update() {
+        if let Some(last) = &mut self.last_request {
+            if last.compare(block) && !self.decoder.expects_size_update() {
                 self.section.clear();
                 return Ok(true);
             }
@@ -339,8 +339,10 @@ impl Reader {
         let remembers = self.role == Role::Server && !self.rested;
         self.rested = false;
         if remembers {
-            let repeats = self.repeats.get_or_insert_with(|| Box::new(Repeats::new()));
-            repeats.decoded(block, self.section.changed_table());
+            let last = self
+                .last_request
+                .get_or_insert_with(|| Box::new(LastRequest::new()));
+            last.decoded(block, self.section.changed_table());
         }
         Ok(false)
     }
@@ -352,23 +354,23 @@ impl Reader {
         config: &Config,
     ) -> Result<(), ConnectionError> {
         let block = self
-            .repeats
+            .last_request
             .as_ref()
-            .map_or(Vec::new(), |repeats| repeats.block().to_vec());
+            .map_or(Vec::new(), |last| last.block().to_vec());
         self.decode(stream, &block, config)
     }
 
     /// The request of a block that repeats it.
     #[inline]
     pub(super) fn repeated(&self) -> Option<&Received> {
-        self.repeats.as_ref()?.received()
+        self.last_request.as_ref()?.received()
     }
 
     /// The last block is a request in order, whose fields take little memory.
     #[inline]
     pub(super) fn keep(&mut self, received: &Received) {
-        if let Some(repeats) = &mut self.repeats {
-            repeats.keep(received);
+        if let Some(last) = &mut self.last_request {
+            last.keep(received);
         }
     }
 
@@ -420,7 +422,7 @@ impl Reader {
     pub(super) fn trim(&mut self) {
         self.section.trim();
         self.partial.shrink_to_fit();
-        self.repeats = None;
+        self.last_request = None;
         self.rested = true;
     }
 }

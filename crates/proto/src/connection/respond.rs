@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{Method, Response};
 
 use super::Connection;
-use super::repeats::Received;
+use super::last_request::Received;
 use super::streams::Fresh;
 use super::transmit::LARGEST_DATA;
 use crate::error::UsageError;

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 
-use super::answers::Answers;
+use super::last_response::LastResponse;
 use crate::error::ErrorCode;
 use crate::frame::{
     DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_LENGTH, FrameType, GoAway, PREFACE, Ping, PriorityUpdate,
@@ -29,7 +29,7 @@ const RESET_LENGTH: usize = FRAME_HEADER_LENGTH + 4;
 pub(super) struct Writer {
     encoder: Encoder,
     /// The last response of a server.
-    answers: Option<Box<Answers>>,
+    last_response: Option<Box<LastResponse>>,
     /// No response has left since the last [`Self::trim`]. The first one is not remembered: the next trim would free it.
     rested: bool,
     /// The `date` field of responses without one.
@@ -56,7 +56,7 @@ impl Writer {
     pub(super) fn new() -> Self {
         Writer {
             encoder: Encoder::new(DEFAULT_TABLE_SIZE),
-            answers: None,
+            last_response: None,
             rested: false,
             date: None,
             control: Vec::new(),
@@ -72,9 +72,9 @@ impl Writer {
     /// Has the processor fetch the last response.
     #[inline]
     pub(super) fn prefetch(&self) {
-        if let Some(answers) = &self.answers {
-            prefetch(&**answers);
-            answers.prefetch();
+        if let Some(last) = &self.last_response {
+            prefetch(&**last);
+            last.prefetch();
         }
         prefetch_start(&self.control, 64);
     }
@@ -163,10 +163,10 @@ impl Writer {
 
     /// Whether a final response repeats the last one, so that it is in order.
     pub(super) fn repeats(&self, response: &Response<()>) -> bool {
-        let (Some(answers), Some(changes)) = (&self.answers, self.encoder.changes()) else {
+        let (Some(last), Some(changes)) = (&self.last_response, self.encoder.changes()) else {
             return false;
         };
-        answers.matches(response, self.date.as_ref(), changes)
+        last.matches(response, self.date.as_ref(), changes)
     }
 
     /// The HEADERS of a final response, with a `date`. It [repeats](Self::repeats) the last one, or not.
@@ -180,21 +180,24 @@ impl Writer {
             self.date = date;
             return;
         }
-        let mut answers = self.answers.take().unwrap_or_else(|| Box::new(Answers::new()));
+        let mut last = self
+            .last_response
+            .take()
+            .unwrap_or_else(|| Box::new(LastResponse::new()));
         self.head(stream, end, |encoder, out| {
             if repeats {
-                out.extend_from_slice(answers.block());
+                out.extend_from_slice(last.block());
                 return;
             }
             let (start, before) = (out.len(), encoder.changes());
             message::encode_response(encoder, response, date.as_ref(), out);
             if let (Some(before), Some(after)) = (before, encoder.changes()) {
                 let block = out.get(start..).unwrap_or_default();
-                answers.encoded(block, (before, after), response, date.as_ref());
+                last.encoded(block, (before, after), response, date.as_ref());
             }
         });
         self.date = date;
-        self.answers = Some(answers);
+        self.last_response = Some(last);
     }
 
     /// A final response and its body, which is one frame, or none if it is empty.
@@ -319,7 +322,7 @@ impl Writer {
 
     pub(super) fn trim(&mut self) {
         self.encoder.trim();
-        self.answers = None;
+        self.last_response = None;
         self.rested = true;
         self.date = None;
         self.control.shrink_to_fit();

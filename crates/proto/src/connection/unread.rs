@@ -11,7 +11,7 @@ use crate::stream::{Phase, ReceiveHalf, ReceiveQueue};
 
 /// The unread messages, by stream. None unless the connection has failed.
 #[derive(Debug, Default)]
-pub(super) struct Remains(Option<Box<StreamMap<Unread>>>);
+pub(super) struct UnreadMessages(Option<Box<StreamMap<Unread>>>);
 
 #[derive(Debug)]
 struct Unread {
@@ -21,7 +21,7 @@ struct Unread {
     complete: bool,
 }
 
-impl Remains {
+impl UnreadMessages {
     /// Keeps what the owner has not read of a stream. Returns the number of bytes.
     pub(super) fn keep(&mut self, id: StreamId, half: &mut ReceiveHalf) -> u64 {
         if half.is_discarded() || !half.announced && half.queue.is_empty() && half.trailers.is_none() {

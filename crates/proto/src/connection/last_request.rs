@@ -19,7 +19,7 @@ pub(super) struct Received {
 
 /// The last header block, if it has left the dynamic table as it was.
 #[derive(Debug)]
-pub(super) struct Repeats {
+pub(super) struct LastRequest {
     block: [u8; LONGEST],
     length: usize,
     /// Whether it is the same as the one before.
@@ -28,9 +28,9 @@ pub(super) struct Repeats {
     received: Option<Received>,
 }
 
-impl Repeats {
+impl LastRequest {
     pub(super) fn new() -> Self {
-        Repeats {
+        LastRequest {
             block: [0; LONGEST],
             length: 0,
             again: false,

@@ -10,7 +10,7 @@ const LONGEST: usize = 128;
 
 /// The last header block of a response.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct LastResponse {
     block: [u8; LONGEST],
     length: usize,
     /// How often the dynamic table had changed.
@@ -26,9 +26,9 @@ struct Head {
     date: Option<HeaderValue>,
 }
 
-impl Answers {
+impl LastResponse {
     pub(super) fn new() -> Self {
-        Answers {
+        LastResponse {
             block: [0; LONGEST],
             length: 0,
             changes: 0,
