@@ -1,7 +1,9 @@
 //! Many GET requests in one call.
 
-use std::sync::Arc;
+use std::iter::Enumerate;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use std::vec;
 
 use fullbore::Client;
 use futures_util::StreamExt;
@@ -9,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 use crate::fields::pairs;
@@ -47,7 +50,13 @@ struct Whole {
     body: Vec<u8>,
 }
 
+/// Requests are sent by so many tasks, each of which may run on a core of its own.
+const MOST_TASKS: usize = 4;
+/// For fewer requests at a time another task is not worth it.
+const LEAST_OF_TASK: usize = 64;
+
 /// The results in the order of their requests: heads, fields and bodies, or failures.
+#[derive(Clone)]
 pub(crate) struct Results(Arc<Py<PyList>>);
 
 impl Results {
@@ -60,8 +69,10 @@ impl Results {
         let list = self.0.bind(py);
         for (place, result) in batch {
             let value = match result {
-                Ok(Whole { head, body }) => {
-                    let (fields, body) = (pairs(py, &head.headers)?, PyBytes::new(py, &body));
+                Ok(Whole { mut head, body }) => {
+                    // It is not kept twice.
+                    let fields = pairs(py, &std::mem::take(&mut head.headers))?;
+                    let body = PyBytes::new(py, &body);
                     (head, fields, body).into_bound_py_any(py)?
                 }
                 Err(failure) => failure.into_value(py)?.into_any(),
@@ -73,7 +84,7 @@ impl Results {
 
     /// What sets these results, and then is the whole list.
     fn with(&self, batch: Vec<(usize, Result<Whole, Failure>)>) -> Outcome {
-        let results = Self(Arc::clone(&self.0));
+        let results = self.clone();
         Outcome::made_by(move |py| {
             results.set(py, batch)?;
             Ok(results.0.bind(py).clone().into_any())
@@ -88,11 +99,36 @@ impl Many {
         results: Results,
         meanwhile: Meanwhile,
     ) -> Result<Outcome, Failure> {
-        let requests = items.into_iter().enumerate().map(|(place, item)| {
+        let tasks = (self.at_once / LEAST_OF_TASK).clamp(1, MOST_TASKS);
+        let many = Arc::new(self);
+        let items = Arc::new(Mutex::new(items.into_iter().enumerate()));
+        let mut running = JoinSet::new();
+        for task in 0..tasks {
+            let at_once = (many.at_once + task) / tasks;
+            let (many, items) = (Arc::clone(&many), Arc::clone(&items));
+            running.spawn(many.run_part(items, at_once, results.clone(), meanwhile.clone()));
+        }
+        // If one fails, or this future is dropped, the others end.
+        while let Some(ended) = running.join_next().await {
+            ended.map_err(|_| Failure::canceled())??;
+        }
+        Ok(results.with(Vec::new()))
+    }
+
+    /// Sends what is next, until nothing is left.
+    async fn run_part(
+        self: Arc<Self>,
+        items: Arc<Mutex<Enumerate<vec::IntoIter<Item>>>>,
+        at_once: usize,
+        results: Results,
+        meanwhile: Meanwhile,
+    ) -> Result<(), Failure> {
+        let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let requests = std::iter::from_fn(next).map(|(place, item)| {
             let one = self.one(item);
             async move { (place, one.await) }
         });
-        let mut requests = futures_util::stream::iter(requests).buffer_unordered(self.at_once);
+        let mut requests = futures_util::stream::iter(requests).buffer_unordered(at_once);
         let mut batch = Vec::new();
         while let Some((place, result)) = requests.next().await {
             match result {
@@ -103,7 +139,8 @@ impl Many {
                 meanwhile.put(results.with(std::mem::take(&mut batch)));
             }
         }
-        Ok(results.with(batch))
+        meanwhile.put(results.with(batch));
+        Ok(())
     }
 
     async fn one(&self, (url, range): Item) -> Result<Whole, Failure> {

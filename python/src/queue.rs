@@ -47,6 +47,7 @@ struct Done {
 }
 
 /// Where a call that is not complete puts what is to be done with the interpreter meanwhile.
+#[derive(Clone)]
 pub(crate) struct Meanwhile(Arc<Shared>);
 
 impl Meanwhile {

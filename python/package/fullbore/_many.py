@@ -8,5 +8,8 @@ from . import _errors
 
 
 def results(brought: Any, kind: Any) -> list[Any]:
-    """Heads, fields and bodies as responses; failures as exceptions."""
-    return [kind(item[0], None, None, *item[1:]) if len(item) == 3 else _errors.of_native(item) for item in brought]
+    """Heads, fields and bodies as responses; failures as exceptions. They take the place of what was brought."""
+    results: list[Any] = brought
+    for place, item in enumerate(results):
+        results[place] = kind(item[0], None, None, *item[1:]) if len(item) == 3 else _errors.of_native(item)
+    return results
