@@ -19,9 +19,9 @@ use crate::transfer::receive::file_job;
 
 use super::likeness::Likeness;
 
-/// A body of at most this many bytes is downloaded again rather than looked up on the disk. The lookup would wake a thread
-/// for each of 10,000 files.
-const NOT_WORTH_A_SEARCH: u64 = 64 << 10;
+/// A body of at most this many bytes is downloaded again rather than looked up on the disk: the lookup would wake a thread
+/// for each of 10,000 files, and the record beside a part costs as much as receiving 100 KB.
+const NOT_WORTH_A_SEARCH: u64 = 512 << 10;
 
 /// The part of a body that an earlier run has left.
 pub(super) enum Found {
@@ -486,7 +486,7 @@ mod tests {
     async fn what_came_is_left_only_where_a_later_run_would_look_for_it_and_resume_it()
     -> Result<(), Box<dyn std::error::Error>> {
         let unchanged: Change = |_| {};
-        for total in [None, Some((64 << 10) + 1)] {
+        for total in [None, Some(NOT_WORTH_A_SEARCH + 1)] {
             assert_eq!(
                 left(unchanged, total).await?,
                 (true, 2),
@@ -495,7 +495,7 @@ mod tests {
         }
         let one: Change = |download| download.offset = 1;
         assert_eq!(left(one, None).await?, (true, 2), "one octet is enough");
-        assert_eq!(left(unchanged, Some(64 << 10)).await?, (false, 0));
+        assert_eq!(left(unchanged, Some(NOT_WORTH_A_SEARCH)).await?, (false, 0));
         for (name, change) in CHANGES {
             assert_eq!(left(change, None).await?, (false, 0), "{name}");
         }
@@ -539,8 +539,8 @@ mod tests {
             force: false,
         });
         assert!(file.is_worth_a_search(None));
-        assert!(file.is_worth_a_search(Some((64 << 10) + 1)));
-        assert!(!file.is_worth_a_search(Some(64 << 10)));
+        assert!(file.is_worth_a_search(Some(NOT_WORTH_A_SEARCH + 1)));
+        assert!(!file.is_worth_a_search(Some(NOT_WORTH_A_SEARCH)));
         let nothing = download(Target::Discard);
         assert!(!nothing.is_worth_a_search(None));
         assert!(!nothing.is_worth_a_search(Some(1 << 30)));
