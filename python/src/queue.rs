@@ -108,9 +108,8 @@ impl Queue {
         for Done { id, result } in done {
             let value = result.map(|outcome| outcome.into_value(py));
             if id == NOBODY {
-                if let Ok(value) = value {
-                    value?;
-                }
+                // What failed is missing in the results of its call; those of others are here too.
+                drop(value);
                 continue;
             }
             let (value, failure) = match value {

@@ -237,9 +237,9 @@ impl Http2Options {
             let most = usize::try_from(unsent).unwrap_or(usize::MAX).max(LEAST_WRITE);
             config.set_write_size(config.write_size().min(most));
         }
-        config
-            .budget()
-            .get_or_insert_with(|| MemoryBudget::new(DEFAULT_MEMORY_BUDGET));
+        if config.budget().is_none() {
+            config.set_budget(Some(MemoryBudget::new(DEFAULT_MEMORY_BUDGET)));
+        }
     }
 }
 
@@ -366,6 +366,19 @@ pub(crate) fn window(what: &str, least: u32, bytes: u32) -> Result<WindowSize, E
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_budget_of_the_callers_there_is_the_default_one() {
+        let mut options = Http2Options::default();
+        options.complete();
+        let budget = options.config.budget().map(|budget| budget.limit());
+        assert_eq!(budget, Some(DEFAULT_MEMORY_BUDGET));
+        let mut options = Http2Options::default();
+        options.config.set_budget(Some(MemoryBudget::new(1 << 20)));
+        options.finish().expect("it is right");
+        let budget = options.config.budget().map(|budget| budget.limit());
+        assert_eq!(budget, Some(1 << 20));
+    }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]

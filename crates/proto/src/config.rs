@@ -15,6 +15,9 @@ const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// [`Config::max_header_list_size`].
 const LEAST_HEADER_BLOCK: usize = 128 << 10;
 
+/// And up to this length at the most, in bytes: it is in memory before anybody sees it. Crate h2's limit is as large.
+const MOST_HEADER_BLOCK: usize = 16 << 20;
+
 /// A header block may have as many CONTINUATION frames, however small its limit is.
 const LEAST_CONTINUATIONS: u32 = 32;
 
@@ -246,7 +249,8 @@ impl KeepAlive {
 }
 
 impl Config {
-    /// How many events of a kind the peer may cause. [`PeerLimit`] has the defaults and what counts. Limits on header blocks
+    /// How many events of a kind the peer may cause. [`PeerLimit`] has the defaults and what counts. For
+    /// [`PeerLimit::HeaderListSize`], [`PeerLimit::HeaderBlock`] and [`PeerLimit::Continuations`] this has no effect: they
     /// follow [`Self::set_max_header_list_size`].
     pub fn set_limit(&mut self, which: PeerLimit, limit: Limit) {
         self.limits.retain(|(other, _)| *other != which);
@@ -279,12 +283,13 @@ impl Config {
 
     /// The largest encoded header block that is accepted, in bytes. A larger one ends the connection.
     pub(crate) fn max_header_block(&self) -> usize {
-        (self.max_header_list_size as usize).max(LEAST_HEADER_BLOCK)
+        (self.max_header_list_size as usize).clamp(LEAST_HEADER_BLOCK, MOST_HEADER_BLOCK)
     }
 
     /// The most CONTINUATION frames of one header block: those of full frames, and a quarter more. More end the connection.
     pub(crate) fn max_continuations(&self) -> u32 {
-        let frames = self.max_header_list_size / self.max_frame_size.max(DEFAULT_MAX_FRAME_SIZE);
+        let block = u32::try_from(self.max_header_block()).unwrap_or(u32::MAX);
+        let frames = block / self.max_frame_size.max(DEFAULT_MAX_FRAME_SIZE);
         (frames + frames / 4).max(LEAST_CONTINUATIONS)
     }
 

@@ -157,7 +157,7 @@ pub enum PeerLimit {
     /// [`Config::max_header_list_size`](crate::Config::max_header_list_size), many times or by much.
     HeaderListSize,
     /// The length of an encoded header block: that of [`Config::max_header_list_size`](crate::Config::max_header_list_size), but
-    /// at least 128 KiB.
+    /// at least 128 KiB and at most 16 MiB.
     HeaderBlock,
     /// The CONTINUATION frames of one header block: 32, or a quarter more than the limit on header lists needs.
     Continuations,

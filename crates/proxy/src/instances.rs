@@ -149,9 +149,14 @@ impl UnderWay {
         }
     }
 
-    /// How long the instance has had the request, or, if its body has ended since, that end.
-    pub(crate) fn waited(&self, ended: Option<Instant>) -> OriginTime {
-        OriginTime(ended.unwrap_or(self.since).elapsed())
+    /// The body of the request has ended, if it has one, and only its answer is waited for.
+    pub(crate) fn waits_since(&mut self, ended: Option<Instant>) {
+        self.since = ended.unwrap_or(self.since);
+    }
+
+    /// How long the answer was waited for.
+    pub(crate) fn waited(&self) -> OriginTime {
+        OriginTime(self.since.elapsed())
     }
 
     /// The instance has answered, whatever it said.

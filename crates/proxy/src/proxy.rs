@@ -17,7 +17,6 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::body::{Held, ProxyBody};
@@ -177,7 +176,7 @@ impl Exchange {
             }
             let mut response = refusal.response();
             if let Some(under_way) = under_way {
-                response.extensions_mut().insert(under_way.waited(None));
+                response.extensions_mut().insert(under_way.waited());
             }
             response
         })
@@ -233,7 +232,7 @@ impl Exchange {
         self.listen(&mut head, gate.as_ref());
         let mut failed = None;
         loop {
-            let under_way = self.proxy.instances.pick(failed);
+            let mut under_way = self.proxy.instances.pick(failed);
             let may_repeat = failed.is_none() && self.proxy.instances.len() > 1;
             let attempt = match may_repeat {
                 true => head.clone(),
@@ -252,15 +251,13 @@ impl Exchange {
             if let (Some(gate), Ok(_)) = (&gate, &sent) {
                 gate.open();
             }
+            under_way.waits_since(kept.as_ref().and_then(Kept::ended));
             match sent {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     let error = "it has switched to a protocol that nobody asked for";
                     return Err((Refusal::bad_answer(error), Some(under_way)));
                 }
-                Ok(response) => {
-                    let ended = kept.as_ref().and_then(Kept::ended);
-                    return self.answered(response, under_way, ended);
-                }
+                Ok(response) => return self.answered(response, under_way),
                 Err(error) => {
                     let is_begun = kept.as_ref().is_some_and(Kept::is_begun);
                     let refused = failed_with(&error, under_way);
@@ -287,7 +284,7 @@ impl Exchange {
         upgrade::ask(head.headers_mut(), protocol.clone());
         let mut response = self.send_upgrade(head, &under_way).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return self.answered(response, under_way, None);
+            return self.answered(response, under_way);
         }
         let is_asked = |own: &HeaderValue| own.as_bytes().eq_ignore_ascii_case(protocol.as_bytes());
         if !response.headers().get(UPGRADE).is_some_and(is_asked) {
@@ -324,7 +321,7 @@ impl Exchange {
             Err(error) => return Err(failed_with(&error, under_way)),
         };
         if !response.status().is_success() {
-            return self.answered(response, under_way, None);
+            return self.answered(response, under_way);
         }
         let (head, body) = response.into_parts();
         let response = Response::from_parts(head, ());
@@ -362,7 +359,7 @@ impl Exchange {
                     let refusal = Refusal::bad_answer("it has answered a WebSocket with a document");
                     Err((refusal, Some(under_way)))
                 }
-                false => self.answered(response, under_way, None),
+                false => self.answered(response, under_way),
             };
         }
         if response.headers().get(upgrade::ACCEPT) != Some(&accept) {
@@ -423,14 +420,13 @@ impl Exchange {
         &self,
         mut response: Response<Incoming>,
         under_way: UnderWay,
-        ended: Option<Instant>,
     ) -> Result<Response<ProxyBody>, Refused> {
         if fields::is_coded(response.headers()) {
             let refusal = Refusal::bad_answer("its transfer-encoding is another one than chunked");
             return Err((refusal, Some(under_way)));
         }
         under_way.answered();
-        response.extensions_mut().insert(under_way.waited(ended));
+        response.extensions_mut().insert(under_way.waited());
         let held = self.held(under_way);
         Ok(for_client(response.map(|body| ProxyBody::origin(body, held))))
     }
@@ -443,7 +439,7 @@ impl Exchange {
         body: ProxyBody,
     ) -> Response<ProxyBody> {
         under_way.answered();
-        response.extensions_mut().insert(under_way.waited(None));
+        response.extensions_mut().insert(under_way.waited());
         for_client(response.map(|_| body))
     }
 

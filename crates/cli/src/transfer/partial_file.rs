@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure};
 use crate::run::Leftovers;
 
 use super::parts::{PartKey, Parts, SUFFIX, Temporary, beginning};
-use super::private::{self, Identity, Permissions};
+use super::private::{self, Identity, OwnPath, Permissions};
 use super::target::Target;
 
 /// How many bytes of the name its temporary name repeats, so that it fits 255 bytes.
@@ -201,16 +201,16 @@ impl PartialFile {
     /// Keeps a part; any other file is removed.
     fn keep(&mut self) -> bool {
         let part = self.temporary.take().filter(|it| it.claim.is_some());
-        part.is_some_and(|part| self.settle(part).is_some())
+        part.map(|part| self.settle(part)).is_some()
     }
 
     /// Keeps a file under its temporary name, which is returned.
-    fn settle(&self, temporary: Temporary) -> Option<PathBuf> {
-        let kept = temporary.path.keep().ok()?;
+    fn settle(&self, temporary: Temporary) -> PathBuf {
+        let kept = temporary.path.keep();
         if let (Some(claim), Some(key)) = (temporary.claim, &self.key) {
             claim.keep(key, self.open.as_ref().map(|(file, _)| file));
         }
-        Some(kept)
+        kept
     }
 
     /// A placeholder that stores nothing.
@@ -292,11 +292,7 @@ impl PartialFile {
         let (Target::File { path, force }, Some(temporary)) = (&self.target, self.temporary.take()) else {
             return Ok(());
         };
-        let Temporary {
-            path: written,
-            identity,
-            claim,
-        } = temporary;
+        let Temporary { path: written, claim } = temporary;
         match private::publish(&file, written, path, *force) {
             Ok(()) => {
                 drop(claim);
@@ -310,12 +306,8 @@ impl PartialFile {
                 // The complete file stays, unless it is empty.
                 let is_empty = file.metadata().is_ok_and(|found| found.len() == 0);
                 self.open = Some((file, permit));
-                let temporary = Temporary {
-                    path,
-                    identity,
-                    claim,
-                };
-                if let Some(kept) = (!is_empty).then(|| self.settle(temporary)).flatten() {
+                let temporary = Temporary { path, claim };
+                if let Some(kept) = (!is_empty).then(|| self.settle(temporary)) {
                     let text = format!("; the complete download is kept as {}", kept.display());
                     failure.message.push_str(&text);
                 }
@@ -345,7 +337,7 @@ impl PartialFile {
             (Target::Continued(_), _) => Err(io::ErrorKind::Unsupported.into()),
             (Target::Stdout { .. }, _) => stdout(),
             (Target::Device(path), _) => open_device(path),
-            (Target::File { .. }, Some(it)) => reopen(&it.path, it.identity),
+            (Target::File { .. }, Some(it)) => reopen(&it.path, it.path.identity()),
             (Target::File { path, force }, None) => self.create_beside(&path.clone(), *force),
         };
         opened.map_err(|error| Failure::from_io("create", self.shown(), &error))
@@ -368,10 +360,9 @@ impl PartialFile {
         let permissions = Permissions::of(path, force);
         let prefix = format!(".{}.", beginning(path, NAME_IN_TEMPORARY));
         let created = private::create_unnamed(private::folder(path), &prefix, SUFFIX, permissions)?;
-        let (file, path) = created.into_parts();
+        let (file, path) = created.keep().map_err(|error| error.error)?;
         self.temporary = Some(Temporary {
-            path,
-            identity: Identity::of(&file)?,
+            path: OwnPath::of(&file, path)?,
             claim: None,
         });
         Ok(file)

@@ -18,11 +18,10 @@ use std::time::SystemTime;
 use fullbore::client::range::Version;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use tempfile::TempPath;
 
 use crate::checksum::digits;
 
-use super::private::{self, Identity, Lock, Permissions};
+use super::private::{self, Identity, Lock, OwnPath, Permissions};
 use super::state_folder::{self, StateLock};
 
 /// How the name of each part ends.
@@ -70,6 +69,8 @@ struct Record {
     /// The start of the machine in which the part is written; `None` once all of its bytes are on the disk. Nobody knows which
     /// bytes outlast a power failure.
     written_in: Option<String>,
+    /// How many bytes these are. What is behind them was appended by another program.
+    length: Option<u64>,
 }
 
 impl Record {
@@ -82,28 +83,20 @@ impl Record {
             version_sha256: sha256(&key.version),
             created: created(part),
             written_in: written_in.map(ToOwned::to_owned),
+            length: None,
         }
     }
 
     /// Reads the record of this open part; `None` if there is none, or only that of an earlier file with this name.
     fn read(name: &Path, part: &File) -> Option<Self> {
-        let is_of = |record: &Self| record.is_lost() || record.created == created(part);
-        Self::load(&record_name(name)).filter(is_of)
+        Self::load(&record_name(name)).filter(|record| record.created == created(part))
     }
 
     fn load(path: &Path) -> Option<Self> {
         let mut text = String::new();
         let file = private::open(path).ok()?;
         file.take(RECORD_BYTES).read_to_string(&mut text).ok()?;
-        match text.bytes().all(|byte| byte == 0) {
-            true => Some(Self::default()),
-            false => serde_json::Deserializer::from_str(&text).into_iter().next()?.ok(),
-        }
-    }
-
-    /// A power failure has left the name of the record, and zeros or nothing under it.
-    fn is_lost(&self) -> bool {
-        self.url_sha256.is_empty()
+        serde_json::Deserializer::from_str(&text).into_iter().next()?.ok()
     }
 
     /// Writes the record under its name, and returns the file. Another file of that name stays. The record of a part that
@@ -114,25 +107,31 @@ impl Record {
         let content = serde_json::to_vec(self)?;
         let mut options = private::options();
         options.append(false).write(true);
+        let mut is_new = true;
         let mut file = match options.create_new(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && Self::load(path).is_some() => {
                 if !has_bytes {
                     std::fs::remove_file(path)?;
                 }
-                options.create_new(!has_bytes).open(path)?
+                is_new = !has_bytes;
+                options.create_new(is_new).open(path)?
             }
             opened => opened?,
         };
-        file.write_all(&content)?;
-        file.set_len(content.len() as u64)?;
-        Ok(file)
+        let written = file
+            .write_all(&content)
+            .and_then(|()| file.set_len(content.len() as u64));
+        if written.is_err() && is_new {
+            // On a full disk it would be a record of nothing.
+            let _ = std::fs::remove_file(path);
+        }
+        written.map(|()| file)
     }
 }
 
 /// A file while it is written, under another name. Dropping it removes the file.
 pub(super) struct Temporary {
-    pub(super) path: TempPath,
-    pub(super) identity: Identity,
+    pub(super) path: OwnPath,
     /// If it is a part.
     pub(super) claim: Option<Box<Claim>>,
 }
@@ -149,9 +148,13 @@ impl Claim {
     /// Leaves the part for a later run. If its bytes can be stored on the disk, it outlasts a power failure.
     pub(super) fn keep(mut self, key: &PartKey, part: Option<&File>) {
         self.is_kept = true;
-        if let Some(part) = part.filter(|part| part.sync_all().is_ok()) {
+        let stored = part.filter(|part| part.sync_all().is_ok());
+        let length = stored.and_then(|part| Some(part.metadata().ok()?.len()));
+        if let Some(part) = stored.filter(|_| self.identity.has_name(&self.record)) {
+            let mut record = Record::of(key, part, None);
+            record.length = length;
             // The record that is there says less.
-            let _ = Record::of(key, part, None)
+            let _ = record
                 .write(&self.record, true)
                 .and_then(|record| record.sync_all());
         }
@@ -198,7 +201,13 @@ impl Parts {
         self.seen(path).into_iter().find_map(|name| {
             let (file, lock) = self.open(&name)?;
             let record = Record::read(&name, &file)?;
-            match self.is_current(&record) && is_version(&record, key) {
+            let is_whole = || match record.length {
+                Some(length) => {
+                    file.metadata().is_ok_and(|found| found.len() >= length) && file.set_len(length).is_ok()
+                }
+                None => true,
+            };
+            match self.is_current(&record) && is_version(&record, key) && is_whole() {
                 true => self.claim(file, name, key, lock),
                 false => None,
             }
@@ -305,7 +314,7 @@ impl Parts {
         };
         // Whenever this is killed, what is left is worthless. Behind the part, the record could be another run's.
         is_removed && file.set_len(0).is_ok() && {
-            remove_record(&record_name(name));
+            remove_record(&record_name(name), true);
             std::fs::remove_file(name).is_ok()
         }
     }
@@ -341,12 +350,13 @@ impl Parts {
         key: &PartKey,
         lock: Option<StateLock>,
     ) -> Option<(File, Temporary)> {
-        let found = file.metadata().ok()?;
+        let has_bytes = file.metadata().ok()?.len() > 0;
         let record = record_name(&name);
-        let written = Record::of(key, &file, Some(&self.boot)).write(&record, found.len() > 0);
+        let path = OwnPath::of(&file, name).ok()?;
+        let written = Record::of(key, &file, Some(&self.boot)).write(&record, has_bytes);
         let Ok(identity) = written.and_then(|record| Identity::of(&record)) else {
-            if found.len() == 0 {
-                let _ = std::fs::remove_file(&name);
+            if has_bytes {
+                path.keep();
             }
             return None;
         };
@@ -357,8 +367,7 @@ impl Parts {
             _lock: lock,
         };
         let temporary = Temporary {
-            path: TempPath::try_from_path(name).ok()?,
-            identity: Identity::of(&file).ok()?,
+            path,
             claim: Some(Box::new(claim)),
         };
         Some((file, temporary))
@@ -366,7 +375,7 @@ impl Parts {
 
     /// Whether no power failure can have damaged the part.
     fn is_current(&self, record: &Record) -> bool {
-        !record.is_lost() && record.written_in.as_ref().is_none_or(|boot| *boot == self.boot)
+        record.written_in.as_ref().is_none_or(|boot| *boot == self.boot)
     }
 }
 
@@ -390,9 +399,10 @@ fn record_name(part: &Path) -> PathBuf {
     part.with_file_name(format!("{}{RECORD}", file_name(part)))
 }
 
-/// Removes what is a record.
-fn remove_record(path: &Path) {
-    if Record::load(path).is_some() {
+/// Removes what is a record, and with `or_empty` also what a run that was killed has not written yet.
+fn remove_record(path: &Path, or_empty: bool) {
+    let is_empty = || std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0);
+    if Record::load(path).is_some() || or_empty && is_empty() {
         let _ = std::fs::remove_file(path);
     }
 }
@@ -435,7 +445,7 @@ fn parts_in(folder: &Path) -> BTreeSet<String> {
         let part = record.strip_suffix(RECORD).unwrap_or_default();
         let is_alone = !parts.contains(part) && std::fs::symlink_metadata(folder.join(part)).is_err();
         if is_alone {
-            remove_record(&folder.join(&record));
+            remove_record(&folder.join(&record), false);
         }
     }
     parts

@@ -6,12 +6,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use fullbore_files::aside;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::NamedTempFile;
 
 use crate::exit::{Exit, Failure};
 
@@ -23,11 +25,53 @@ pub(crate) fn folder(path: &Path) -> &Path {
     }
 }
 
-/// The device and inode of a file.
+/// The name of a file of this process, which is removed when this is dropped, unless it has become another one's.
+#[derive(Debug)]
+pub(crate) struct OwnPath {
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl OwnPath {
+    /// The name of an open file.
+    pub(crate) fn of(file: &File, path: PathBuf) -> io::Result<Self> {
+        let identity = Identity::of(file)?;
+        Ok(Self { path, identity })
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Leaves the file.
+    pub(crate) fn keep(mut self) -> PathBuf {
+        std::mem::take(&mut self.path)
+    }
+}
+
+impl Deref for OwnPath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for OwnPath {
+    fn drop(&mut self) {
+        if self.identity.has_name(&self.path) {
+            // One that stays is found by its name.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The device and inode of a file, and when it was created, where the file system knows it: inodes are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
+    created: Option<SystemTime>,
 }
 
 impl Identity {
@@ -45,12 +89,20 @@ impl Identity {
 
     #[cfg(not(unix))]
     pub(crate) fn of(_: &File) -> io::Result<Self> {
-        Ok(Self { device: 0, inode: 0 })
+        Ok(Self {
+            device: 0,
+            inode: 0,
+            created: None,
+        })
     }
 
     #[cfg(not(unix))]
     fn named(_: &Path) -> io::Result<Self> {
-        Ok(Self { device: 0, inode: 0 })
+        Ok(Self {
+            device: 0,
+            inode: 0,
+            created: None,
+        })
     }
 
     /// Whether it is that of the file with this name.
@@ -77,6 +129,7 @@ impl From<&std::fs::Metadata> for Identity {
         Self {
             device: found.dev(),
             inode: found.ino(),
+            created: found.created().ok(),
         }
     }
 }
@@ -273,10 +326,10 @@ pub(crate) fn is_named(file: &File, name: &Path) -> bool {
 /// the file.
 pub(crate) fn publish(
     file: &File,
-    temporary: TempPath,
+    temporary: OwnPath,
     path: &Path,
     force: bool,
-) -> Result<(), (Failure, Option<TempPath>)> {
+) -> Result<(), (Failure, Option<OwnPath>)> {
     let replaced = || {
         let text = format!(
             "{}: another process has replaced the file while it was being written; use a folder that other users cannot write to",

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::fs;
+use std::io::Write as _;
 
 type Result = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -40,7 +41,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 /// As if the run were killed: its locks are lost, and its file is not.
 fn kill(mut file: PartialFile) -> Result {
     let temporary = file.temporary.take().ok_or("no file")?;
-    temporary.path.keep()?;
+    temporary.path.keep();
     std::mem::forget(temporary.claim);
     Ok(())
 }
@@ -509,8 +510,8 @@ fn files_of_other_programs_that_have_the_names_of_a_part_stay_as_they_are() -> R
 #[cfg(unix)]
 #[test]
 fn what_a_kill_or_a_power_failure_left_without_a_record_is_replaced() -> Result {
-    // The record has a name, and its bytes did not reach the disk; or the part had no record yet.
-    for (part, record) in [("half", Some("")), ("half", Some("\0\0\0")), ("", None)] {
+    // The record has a name and no bytes yet; or the part had no record.
+    for (part, record) in [("", Some("")), ("", None)] {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
         fs::write(folder.path().join("a.part"), part)?;
@@ -524,6 +525,82 @@ fn what_a_kill_or_a_power_failure_left_without_a_record_is_replaced() -> Result 
         file.finish(&[])?;
         assert_eq!(fs::read(&path)?, b"new");
         assert_eq!(names(folder.path())?, ["a"]);
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_part_with_bytes_whose_record_says_nothing_stays_and_so_does_the_record() -> Result {
+    // After a power failure, or of another program.
+    for record in ["", "\0\0\0", "{}"] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        fs::write(folder.path().join("a.part"), "half")?;
+        fs::write(folder.path().join("a.part.json"), record)?;
+        fs::write(folder.path().join("b.part.json"), record)?;
+        let mut file = file(&path, false, 1);
+        assert_eq!(file.find(key(7), false), None);
+        file.append(&[Bytes::from_static(b"new")])?;
+        file.finish(&[])?;
+        assert_eq!(fs::read(folder.path().join("a.part"))?, b"half", "{record:?}");
+        assert_eq!(
+            names(folder.path())?,
+            ["a", "a.part", "a.part.json", "b.part.json"]
+        );
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn what_another_program_has_appended_to_a_part_is_cut_off() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    let mut first = file(&path, false, 1);
+    first.set_key(key(7), SOUGHT);
+    first.append(&[Bytes::from_static(b"half")])?;
+    assert!(first.leave());
+    let part = folder.path().join("a.part");
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&part)?
+        .write_all(b"of something else")?;
+    let mut second = file(&path, false, 1);
+    assert_eq!(second.find(key(7), false), Some(4));
+    second.append(&[Bytes::from_static(b" more")])?;
+    assert!(second.leave());
+    fs::OpenOptions::new().write(true).open(&part)?.set_len(2)?;
+    assert_eq!(
+        file(&path, false, 1).find(key(7), false),
+        None,
+        "bytes are missing"
+    );
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_part_that_has_become_another_ones_is_not_removed() -> Result {
+    for ends in [true, false] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        let mut first = file(&path, false, 1);
+        first.set_key(key(7), SOUGHT);
+        first.append(&[Bytes::from_static(b"half")])?;
+        for name in names(folder.path())? {
+            fs::remove_file(folder.path().join(name))?;
+        }
+        let mut second = file(&path, false, 1);
+        second.set_key(key(7), SOUGHT);
+        second.append(&[Bytes::from_static(b"whole")])?;
+        match ends {
+            true => assert!(first.finish(&[]).is_err()),
+            false => drop(first),
+        }
+        assert_eq!(names(folder.path())?, ["a.part", "a.part.json"]);
+        second.finish(&[])?;
+        assert_eq!(fs::read(&path)?, b"whole");
     }
     Ok(())
 }
