@@ -53,7 +53,7 @@ const MAX_CONNECTIONS: usize = 4_096;
 
 /// The window that a request to an application begins with. One that the application does not read costs as much memory. It
 /// carries 1 Gbit/s over 100 ms, and grows for an application that keeps up with more.
-const PROXY_WINDOW: WindowSize = WindowSize::from_mebibytes(16);
+const PROXY_WINDOW: WindowSize = WindowSize::from_mebibytes(4);
 
 /// How long an upload of files may be silent, unless an option says so.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
