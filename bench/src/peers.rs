@@ -253,7 +253,7 @@ pub(crate) fn versions(cx: &Context, programs: &[&str]) -> String {
         let flag = match *program {
             "nginx" | "lighttpd" | "haproxy" => "-v",
             "strace" => "-V",
-            "go" => "version",
+            "go" | "caddy" => "version",
             _ => "--version",
         };
         match process::run(&cx.reaper, Command::new(program).arg(flag), limit) {
@@ -262,12 +262,13 @@ pub(crate) fn versions(cx: &Context, programs: &[&str]) -> String {
                     .stdout
                     .lines()
                     .chain(output.stderr.lines())
-                    .next()
+                    .find(|line| !line.is_empty())
                     .unwrap_or("")
+                    .trim()
                     .to_owned();
                 match line.strip_prefix("nginx version: ") {
                     Some(version) => version.to_owned(),
-                    None if ["go", "h2o", "aria2"]
+                    None if ["go", "h2o", "aria2", "HAProxy", "envoy"]
                         .iter()
                         .any(|name| line.starts_with(&format!("{name} version "))) =>
                     {

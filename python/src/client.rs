@@ -114,7 +114,7 @@ impl Client {
             is_lenient,
         };
         let results = many::Results::new(py, items.len())?;
-        queue.start(&inner.runtime, many.run(items, results, queue.meanwhile()?))
+        queue.start(&inner.runtime, many.run(items, results, queue.batches()?))
     }
 
     /// Downloads a file. The call brings its size, what an earlier run had left, the connections, and the last URL.

@@ -18,7 +18,7 @@ use crate::fields::pairs;
 use crate::head::Head;
 use crate::limits::without_secrets;
 use crate::outcome::Outcome;
-use crate::queue::Meanwhile;
+use crate::queue::Batches;
 use crate::reader::read_whole;
 use crate::request::Template;
 
@@ -44,16 +44,17 @@ pub(crate) struct Many {
 /// So many responses at a time become objects of Python while others are still to come.
 const BATCH: usize = 256;
 
+/// The most tasks that send the requests, each of which may run on a core of its own.
+const MOST_TASKS: usize = 4;
+
+/// For fewer requests at a time another task is not worth it.
+const LEAST_OF_TASK: usize = 64;
+
 /// A response with its whole body.
 struct Whole {
     head: Head,
     body: Vec<u8>,
 }
-
-/// Requests are sent by so many tasks, each of which may run on a core of its own.
-const MOST_TASKS: usize = 4;
-/// For fewer requests at a time another task is not worth it.
-const LEAST_OF_TASK: usize = 64;
 
 /// The results in the order of their requests: heads, fields and bodies, or failures.
 #[derive(Clone)]
@@ -97,7 +98,7 @@ impl Many {
         self,
         items: Vec<Item>,
         results: Results,
-        meanwhile: Meanwhile,
+        batches: Batches,
     ) -> Result<Outcome, Failure> {
         let tasks = (self.at_once / LEAST_OF_TASK).clamp(1, MOST_TASKS);
         let many = Arc::new(self);
@@ -106,7 +107,7 @@ impl Many {
         for task in 0..tasks {
             let at_once = (many.at_once + task) / tasks;
             let (many, items) = (Arc::clone(&many), Arc::clone(&items));
-            running.spawn(many.run_part(items, at_once, results.clone(), meanwhile.clone()));
+            running.spawn(many.run_part(items, at_once, results.clone(), batches.clone()));
         }
         // If one fails, or this future is dropped, the others end.
         while let Some(ended) = running.join_next().await {
@@ -121,7 +122,7 @@ impl Many {
         items: Arc<Mutex<Enumerate<vec::IntoIter<Item>>>>,
         at_once: usize,
         results: Results,
-        meanwhile: Meanwhile,
+        batches: Batches,
     ) -> Result<(), Failure> {
         let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
         let requests = std::iter::from_fn(next).map(|(place, item)| {
@@ -136,10 +137,10 @@ impl Many {
                 result => batch.push((place, result)),
             }
             if batch.len() == BATCH {
-                meanwhile.put(results.with(std::mem::take(&mut batch)));
+                batches.put(results.with(std::mem::take(&mut batch)));
             }
         }
-        meanwhile.put(results.with(batch));
+        batches.put(results.with(batch));
         Ok(())
     }
 

@@ -46,22 +46,22 @@ struct Done {
     result: Result<Outcome, Failure>,
 }
 
-/// Where a call that is not complete puts what is to be done with the interpreter meanwhile.
-#[derive(Clone)]
-pub(crate) struct Meanwhile(Arc<Shared>);
+/// The id of what belongs to no call: those of calls begin with 1.
+const NOBODY: u64 = 0;
 
-impl Meanwhile {
-    /// The value that this makes is dropped.
-    pub(crate) fn put(&self, work: Outcome) {
+/// Takes batches of a call's results before the call completes, so that they become objects of Python early.
+#[derive(Clone)]
+pub(crate) struct Batches(Arc<Shared>);
+
+impl Batches {
+    /// Runs `batch` with the interpreter when the queue is drained next; what it returns is dropped.
+    pub(crate) fn put(&self, batch: Outcome) {
         self.0.put(Done {
             id: NOBODY,
-            result: Ok(work),
+            result: Ok(batch),
         });
     }
 }
-
-/// No call has this id.
-const NOBODY: u64 = 0;
 
 #[pymethods]
 impl Queue {
@@ -130,8 +130,8 @@ impl Queue {
 }
 
 impl Queue {
-    pub(crate) fn meanwhile(&self) -> PyResult<Meanwhile> {
-        Ok(Meanwhile(Arc::clone(&self.inner.get()?.shared)))
+    pub(crate) fn batches(&self) -> PyResult<Batches> {
+        Ok(Batches(Arc::clone(&self.inner.get()?.shared)))
     }
 
     /// Runs a future to its end, and puts its result into the queue.

@@ -89,23 +89,35 @@ impl Proxy {
             });
         }
         let port = cx.free_port()?;
+        let mut command = self.command(&folder, port, origin, keys)?;
+        Ok(Front {
+            running: Running::listening(&cx.reaper, &mut command, port)?,
+            port,
+            _lines: None,
+        })
+    }
+
+    /// The command of a peer, with its configuration in a file of `folder`.
+    fn command(self, folder: &Path, port: u16, origin: u16, keys: &Keys) -> Result<Command, Error> {
+        let to = format!("127.0.0.1:{origin}");
         let file = |text: String| -> Result<PathBuf, Error> {
             let file = folder.join(format!("{port}.conf"));
             std::fs::write(&file, text).map_err(|error| Error::File(file.clone(), error))?;
             Ok(file)
         };
-        let mut command = match self {
+        Ok(match self {
+            // `start` has the command of `fullbore proxy`, which tells its port.
             Proxy::Fullbore | Proxy::Nginx | Proxy::NginxStreaming => {
                 let mut command = Command::new("nginx");
                 command.arg("-e").arg(folder.join("error.log"));
-                let text = nginx(&folder, port, &to, keys, self == Proxy::NginxStreaming);
+                let text = nginx(folder, port, &to, keys, self == Proxy::NginxStreaming);
                 command.arg("-c").arg(file(text)?);
                 command
             }
             Proxy::Haproxy => {
                 let mut command = Command::new("haproxy");
                 command.arg("-db").arg("-f");
-                command.arg(file(haproxy(port, &to, &both_keys(&folder, keys)?))?);
+                command.arg(file(haproxy(port, &to, &both_keys(folder, keys)?))?);
                 command
             }
             Proxy::Nghttpx => {
@@ -122,8 +134,8 @@ impl Proxy {
                 let mut command = Command::new("caddy");
                 command
                     .env("GOMAXPROCS", "1")
-                    .env("XDG_DATA_HOME", &folder)
-                    .env("XDG_CONFIG_HOME", &folder);
+                    .env("XDG_DATA_HOME", folder)
+                    .env("XDG_CONFIG_HOME", folder);
                 command.args(["run", "--adapter", "caddyfile", "--config"]);
                 command.arg(file(caddy(port, &to, keys))?);
                 command
@@ -147,11 +159,6 @@ impl Proxy {
                     .arg(envoy(port, origin, keys).to_string());
                 command
             }
-        };
-        Ok(Front {
-            running: Running::listening(&cx.reaper, &mut command, port)?,
-            port,
-            _lines: None,
         })
     }
 }

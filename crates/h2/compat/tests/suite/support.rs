@@ -15,9 +15,6 @@ use tokio::task::JoinHandle;
 
 pub(crate) type Body = http_body_util::combinators::BoxBody<Bytes, hyper::Error>;
 
-/// Bodies that fill no window, a window of 65,535 bytes, and many.
-pub(crate) const LENGTHS: [usize; 7] = [0, 1, 1_000, 65_535, 65_536, 500_000, 3_000_000];
-
 pub(crate) fn pattern(length: usize) -> Bytes {
     (0..length)
         .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)
