@@ -13,6 +13,7 @@ mod proxy;
 mod put;
 mod serve;
 mod server;
+mod short_help;
 #[cfg(test)]
 mod tests;
 
@@ -44,7 +45,7 @@ use crate::run;
     propagate_version = true,
     arg_required_else_help = true
 )]
-#[command(after_help = after_help(ROOT_EXAMPLES))]
+#[command(after_help = ROOT_EXAMPLES, after_long_help = after_help(ROOT_EXAMPLES))]
 pub(crate) struct Args {
     /// Log connections, resets, stalls and limits to standard error; -vv also requests (or set RUST_LOG=fullbore=debug)
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Log")]
@@ -56,16 +57,16 @@ pub(crate) struct Args {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Download URLs in parallel
-    #[command(after_help = after_help(&with_key_log(get::EXAMPLES)))]
+    #[command(after_help = get::EXAMPLES, after_long_help = after_help(&with_key_log(get::EXAMPLES)))]
     Get(GetArgs),
     /// Upload a file and print the response
-    #[command(after_help = after_help(&with_key_log(put::EXAMPLES)))]
+    #[command(after_help = put::EXAMPLES, after_long_help = after_help(&with_key_log(put::EXAMPLES)))]
     Put(PutArgs),
     /// Serve a folder over HTTP/2 and HTTP/1.1
-    #[command(after_help = with_key_log(serve::EXAMPLES))]
+    #[command(after_help = serve::EXAMPLES, after_long_help = with_key_log(&with_variables(serve::EXAMPLES)))]
     Serve(ServeArgs),
     /// Pass requests on to an application, as a reverse proxy
-    #[command(after_help = with_key_log(proxy::EXAMPLES))]
+    #[command(after_help = proxy::EXAMPLES, after_long_help = with_key_log(&with_variables(proxy::EXAMPLES)))]
     Proxy(ProxyArgs),
     /// Hash a password for `serve --auth`
     #[command(after_help = hash_password::EXAMPLES)]
@@ -102,7 +103,7 @@ impl Args {
     }
 
     fn with_environment() -> clap::Command {
-        Args::command()
+        short_help::with_short_help(Args::command(), std::env::args_os().any(|arg| arg == "-h"))
             .mut_subcommand("serve", |serve| serve.mut_args(from_environment))
             .mut_subcommand("proxy", |proxy| proxy.mut_args(from_environment))
     }
@@ -169,7 +170,8 @@ const ROOT_EXAMPLES: &str = "\
 Examples:
   fullbore demo                                        a test run of a few seconds
   fullbore get -O https://example.org/big.iso          download a file under its own name
-  fullbore serve . --plaintext                         serve this folder on 127.0.0.1:8080
+  fullbore serve                                       serve this folder on http://127.0.0.1:8080
+  fullbore serve --lan                                 the same for phones and other devices of this network
   fullbore proxy http://127.0.0.1:3000 --self-signed   put HTTP/2 in front of an application";
 
 const DEMO_EXAMPLES: &str = "\
@@ -193,6 +195,14 @@ fn with_key_log(examples: &str) -> String {
     format!(
         "{examples}\n\nThe variable SSLKEYLOGFILE names a file that gets the secrets of TLS connections: whoever can read it \
          can decrypt them."
+    )
+}
+
+/// Adds what the variables of the environment do, for servers.
+fn with_variables(examples: &str) -> String {
+    format!(
+        "{examples}\n\nThe environment can set every option: FULLBORE_LISTEN stands for --listen, with several values separated \
+         by newlines, and FULLBORE_SELF_SIGNED=true for --self-signed. The command line takes precedence."
     )
 }
 

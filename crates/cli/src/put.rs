@@ -103,7 +103,7 @@ fn with_name(mut url: Url, args: &PutArgs) -> Result<Url, Failure> {
 }
 
 /// What is no unreserved character (RFC 3986 section 2.3) is encoded in a segment of a path.
-const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

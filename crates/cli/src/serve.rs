@@ -11,6 +11,7 @@ mod certificate;
 mod listeners;
 mod metrics;
 mod policy;
+mod reach;
 mod redirect;
 mod self_signed;
 mod service;
@@ -20,7 +21,7 @@ mod tls;
 #[cfg(unix)]
 mod unix_socket;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ pub(crate) fn run_proxy(args: ProxyArgs) -> Result<ExitCode, Failure> {
         is_proxy: true,
     };
     run_server(server, kind, move |server, metrics| {
-        let proxy = service::proxy(&origin, !server.plaintext)?;
+        let proxy = service::proxy(&origin, server.has_tls())?;
         if let Some(path) = origin.origin_health {
             tokio::spawn(proxy.clone().check_health(path));
         }
@@ -141,6 +142,7 @@ async fn serve(
     // Before the address is printed: a script may send a signal as soon as it reads it.
     let interrupt = Interrupt::listen()?;
     let sockets = Sockets::open(&args)?;
+    refuse_silent_cleartext(&args, &sockets)?;
     let addresses = sockets.places.iter().filter_map(Place::address);
     let (certificate, tls) = tls::from_options(&args, addresses)?.unzip();
     let options = Arc::new(Options {
@@ -171,6 +173,22 @@ async fn serve(
     drop(socket_files);
     served.and(others)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Cleartext is the default where nobody else can listen. Elsewhere it takes a word, so that no server loses its TLS by an
+/// option that was forgotten.
+fn refuse_silent_cleartext(args: &ServerArgs, sockets: &Sockets) -> Result<(), Failure> {
+    if args.has_tls() || args.plaintext || args.lan {
+        return Ok(());
+    }
+    let mut addresses = sockets.places.iter().filter_map(Place::address);
+    match addresses.find(|address| !address.ip().is_loopback()) {
+        None => Ok(()),
+        Some(address) => Err(Failure::usage(format!(
+            "{address} can be reached from other machines; add --cert FILE --key FILE or --self-signed for TLS, or --plaintext \
+             for none"
+        ))),
+    }
 }
 
 /// Every socket that listens.
@@ -494,11 +512,22 @@ impl Lines {
         });
         let mut notes = Vec::new();
         let addresses = || sockets.places.iter().filter_map(Place::address);
+        let is_terminal = io::stderr().is_terminal();
+        if options.args.lan || is_terminal && addresses().any(|address| !address.ip().is_loopback()) {
+            let own = reach::addresses();
+            let urls: Vec<String> = addresses()
+                .flat_map(|address| reach::urls(scheme, address, &own))
+                .collect();
+            notes.extend(reach::sentence(&urls));
+            let code = urls.first().filter(|_| options.args.lan && is_terminal);
+            let drawn = code.and_then(|url| Some((url, reach::code(url)?)));
+            notes.extend(drawn.map(|(url, code)| format!("scan this to open {url}\n{code}")));
+        }
         if certificate.is_none() && addresses().any(|address| !address.ip().is_loopback()) {
-            let secret = if options.args.auth.is_empty() {
-                "data"
-            } else {
+            let secret = if options.args.has_users() {
                 "data and the passwords"
+            } else {
+                "data"
             };
             notes.push(format!(
                 "note: without TLS, anybody on the path can read and change the {secret}"

@@ -14,8 +14,6 @@ Examples:
   fullbore get https://example.org/a.json              print the body
   fullbore get -o big.iso https://example.org/big.iso  save to a file
   fullbore get -i urls.txt --dir tiles                 save the files of a list in a folder
-  fullbore get -O --checksum sha256:9f86d081… URL      check what was received
-  fullbore get --discard --json https://example.org/x  measure without saving
   fullbore get --retry 10 -O https://example.org/x     resume after temporary failures
   fullbore get --insecure -O https://127.0.0.1:8080/x  accept a self-signed certificate";
 

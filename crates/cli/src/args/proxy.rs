@@ -13,12 +13,9 @@ use crate::sizes;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  fullbore proxy http://127.0.0.1:3000 --listen [::]:443 --redirect-http [::]:80 --cert cert.pem --key key.pem
-  fullbore proxy h2c://127.0.0.1:50051 --self-signed --log     gRPC
-  fullbore proxy unix:/run/app.sock --plaintext                http://127.0.0.1:8080, without TLS
-
-The environment can set every option: FULLBORE_LISTEN stands for --listen, with several values separated by newlines, and
-FULLBORE_PLAINTEXT=true for --plaintext. The command line takes precedence.";
+  fullbore proxy http://127.0.0.1:3000                 http://127.0.0.1:8080, without TLS
+  fullbore proxy http://127.0.0.1:3000 --listen [::]:443 --cert cert.pem --key key.pem
+  fullbore proxy h2c://127.0.0.1:50051 --self-signed --log     gRPC";
 
 const ORIGIN: &str = "Application";
 

@@ -12,12 +12,10 @@ use crate::exit::Failure;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  fullbore serve . --plaintext                         http://127.0.0.1:8080, without TLS
-  fullbore serve /srv/www --listen [::]:443 --redirect-http [::]:80 --cert cert.pem --key key.pem
-  fullbore serve . --self-signed --uploads .           https with its own certificate; PUT and a form store files
-
-The environment can set every option: FULLBORE_LISTEN stands for --listen, with several values separated by newlines, and
-FULLBORE_PLAINTEXT=true for --plaintext. The command line takes precedence.";
+  fullbore serve                                       this folder on http://127.0.0.1:8080
+  fullbore serve --lan --uploads .                     the devices of this network may add files
+  fullbore serve big.iso --lan                         one file
+  fullbore serve /srv/www --listen [::]:443 --cert cert.pem --key key.pem";
 
 /// `fullbore serve`.
 #[derive(Options, Debug)]
@@ -32,7 +30,7 @@ pub(crate) struct ServeArgs {
 /// What is served.
 #[derive(Options, Debug)]
 pub(crate) struct FileArgs {
-    /// The folder to serve
+    /// The folder to serve, or one file
     #[arg(value_name = "ROOT", default_value = ".")]
     pub(crate) root: PathBuf,
 

@@ -25,12 +25,18 @@ const LIMITS: &str = "Limits";
 
 /// Addresses, TLS, access, log and limits.
 #[derive(Options, Debug)]
-#[command(group = clap::ArgGroup::new("security").required(true).args(["cert", "self_signed", "plaintext"]))]
+#[command(group = clap::ArgGroup::new("security").args(["cert", "self_signed", "plaintext"]))]
+#[command(group = clap::ArgGroup::new("tls").args(["cert", "self_signed"]))]
 pub(crate) struct ServerArgs {
     /// The address to listen on, such as 127.0.0.1:8080, [::]:8080 for every address of IPv6 and IPv4, or unix:/run/web.sock;
     /// can be repeated. Port 0 is any free port [default: 127.0.0.1:8080, or the sockets that systemd passes]
     #[arg(long, value_name = "ADDR", help_heading = ADDRESSES)]
     pub(crate) listen: Vec<ListenAddress>,
+
+    /// Let other devices of the network in: listen on every address of this machine, and print the addresses to type and, in a
+    /// terminal, a QR code. With -p on that port
+    #[arg(long, conflicts_with = "listen", help_heading = ADDRESSES)]
+    pub(crate) lan: bool,
 
     /// Listen on 127.0.0.1:N and [::1]:N
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = ADDRESSES)]
@@ -42,7 +48,7 @@ pub(crate) struct ServerArgs {
 
     /// Also listen on this address without TLS, and redirect every request to https (308). The certificate must be valid for
     /// the host that the client names
-    #[arg(long, value_name = "ADDR", conflicts_with = "plaintext", help_heading = ADDRESSES)]
+    #[arg(long, value_name = "ADDR", requires = "tls", conflicts_with = "plaintext", help_heading = ADDRESSES)]
     pub(crate) redirect_http: Option<ListenAddress>,
 
     /// The certificate chain (PEM). It is read again when the file changes, and on SIGHUP
@@ -63,10 +69,10 @@ pub(crate) struct ServerArgs {
     pub(crate) self_signed_name: Vec<String>,
 
     /// Accept only clients with a certificate that an authority in this file (PEM) has signed
-    #[arg(long, value_name = "FILE", conflicts_with = "plaintext", help_heading = TLS)]
+    #[arg(long, value_name = "FILE", requires = "tls", conflicts_with = "plaintext", help_heading = TLS)]
     pub(crate) client_ca: Option<PathBuf>,
 
-    /// Serve without TLS; the first octets of a connection decide between HTTP/2 and HTTP/1.1
+    /// Serve without TLS: the default on addresses of this machine alone, and with --lan
     #[arg(long, help_heading = TLS)]
     pub(crate) plaintext: bool,
 
@@ -94,6 +100,14 @@ pub(crate) struct ServerArgs {
     /// Require a name and password (RFC 7617); can be repeated. `fullbore hash-password NAME` prints what to type
     #[arg(long, value_name = "NAME:HASH", help_heading = ACCESS)]
     pub(crate) auth: Vec<String>,
+
+    /// The same for users who may also upload: others may only read, everybody if nobody else has a password; can be repeated
+    #[arg(long, value_name = "NAME:HASH", help_heading = ACCESS)]
+    pub(crate) auth_write: Vec<String>,
+
+    /// Read more users for --auth from this file, one NAME:HASH a line, as `htpasswd -B` writes them
+    #[arg(long, value_name = "FILE", help_heading = ACCESS)]
+    pub(crate) auth_file: Option<PathBuf>,
 
     /// Serve metrics for Prometheus at /metrics of this address, and 200 at /healthz
     #[arg(long, value_name = "ADDR", help_heading = LOG)]
@@ -153,6 +167,18 @@ pub(crate) struct ServerArgs {
     /// [default: 4096, or fewer if the process has too few file descriptors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = LIMITS)]
     pub(crate) max_connections: Option<u32>,
+}
+
+impl ServerArgs {
+    /// Whether the listeners speak TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.cert.is_some() || self.self_signed
+    }
+
+    /// Whether some requests need a password.
+    pub(crate) fn has_users(&self) -> bool {
+        self.auth_file.is_some() || !self.auth.is_empty() || !self.auth_write.is_empty()
+    }
 }
 
 /// Permissions as `chmod` takes them.

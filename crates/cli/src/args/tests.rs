@@ -169,8 +169,14 @@ fn a_dead_transfer_ends_after_a_minute_unless_told_otherwise() {
 }
 
 #[test]
-fn serve_asks_for_tls_or_for_its_absence() {
-    assert!(Args::try_parse_from(["fullbore", "serve"]).is_err());
+fn serve_takes_one_choice_about_tls_and_what_needs_tls_asks_for_it() {
+    assert!(Args::try_parse_from(["fullbore", "serve"]).is_ok());
+    for needs_tls in [["--client-ca", "ca.pem"], ["--redirect-http", "[::]:80"]] {
+        let alone = [&["fullbore", "serve"][..], &needs_tls].concat();
+        assert!(Args::try_parse_from(&alone).is_err());
+        assert!(Args::try_parse_from([&alone[..], &["--plaintext"]].concat()).is_err());
+        assert!(Args::try_parse_from([&alone[..], &["--self-signed"]].concat()).is_ok());
+    }
     assert!(Args::try_parse_from(["fullbore", "serve", "--cert", "c.pem"]).is_err());
     assert!(Args::try_parse_from(["fullbore", "serve", "--plaintext", "--self-signed"]).is_err());
     assert!(Args::try_parse_from(["fullbore", "serve", "--plaintext"]).is_ok());

@@ -1,4 +1,4 @@
-//! `--auth`: who may send requests, by name and password (RFC 7617).
+//! `--auth` and its like: who may send which requests, by name and password (RFC 7617).
 //!
 //! A bcrypt hash takes much processor time, which is its purpose, and which nobody may have this server spend at will:
 //!
@@ -11,6 +11,7 @@
 //! tell who the users are.
 
 use std::collections::HashMap;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,12 +23,13 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use fullbore::server::{PeerAddr, address_group};
 use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::text::text;
+use crate::args::ServerArgs;
 use crate::exit::{Exit, Failure};
 use crate::hash_password::LONGEST_PASSWORD;
 
@@ -56,6 +58,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Admits users.
 pub(super) struct Gate {
     users: HashMap<String, User>,
+    /// Whether requests without a password may read.
+    is_open: bool,
     /// A hash of the highest cost, for names that no user has.
     decoy: Arc<str>,
     highest_cost: u32,
@@ -67,6 +71,8 @@ pub(super) struct Gate {
 
 struct User {
     name: Arc<str>,
+    /// Whether this user may send requests that do more than read.
+    may_write: bool,
     hash: Arc<str>,
     cost: u32,
     /// The keyed hash of the password, once it was verified. A user has one password.
@@ -83,6 +89,8 @@ struct State {
 
 /// What is known of a request at once.
 pub(super) enum Verdict {
+    /// It reads, which needs no password.
+    Open,
     Admitted(Arc<str>),
     /// The password is to be verified.
     Unknown(Credentials),
@@ -99,23 +107,56 @@ pub(super) struct Credentials {
 }
 
 impl Gate {
-    /// A gate for users in the form `NAME:HASH`.
+    /// The gate that the options ask for; `None` when no request needs a password.
+    ///
+    /// # Errors
+    /// As of [`Gate::new`], or the file of users cannot be read.
+    pub(super) fn from_options(args: &ServerArgs) -> Result<Option<Self>, Failure> {
+        let mut readers = args.auth.clone();
+        if let Some(path) = &args.auth_file {
+            let text = fs::read_to_string(path).map_err(|error| Failure::from_io("read", path, &error))?;
+            let lines = text.lines().map(str::trim);
+            let before = readers.len();
+            readers.extend(
+                lines
+                    .filter(|line| !line.is_empty() && !line.starts_with('#'))
+                    .map(str::to_owned),
+            );
+            if readers.len() == before {
+                let path = path.display();
+                return Err(Failure::usage(format!(
+                    "--auth-file {path}: the file names no user; fullbore hash-password NAME prints a line for it"
+                )));
+            }
+        }
+        match args.has_users() {
+            true => Self::new(&readers, &args.auth_write).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// A gate for users in the form `NAME:HASH`. Where there are `writers`, the `readers` may only read; where there are no
+    /// readers, everybody may.
     ///
     /// # Errors
     /// An entry is not in that form. The message does not show the hash: it may be a password.
-    pub(super) fn new(entries: &[String]) -> Result<Self, Failure> {
+    fn new(readers: &[String], writers: &[String]) -> Result<Self, Failure> {
         let mut users = HashMap::new();
-        for entry in entries {
+        let readers = readers.iter().map(|entry| (entry, writers.is_empty()));
+        let is_open = readers.len() == 0;
+        for (entry, may_write) in readers.chain(writers.iter().map(|entry| (entry, true))) {
             let (name, hash, cost) = parse(entry)?;
             let user = User {
                 name: name.into(),
+                may_write,
                 hash: hash.into(),
                 cost,
                 verified: OnceLock::new(),
             };
             if users.insert(name.to_owned(), user).is_some() {
                 return Err(Failure::usage(format!(
-                    "--auth names the user {name:?} twice; a user has one password, so remove one of them"
+                    "the user {name:?} is named twice by --auth, --auth-write or the file of --auth-file; a user has one password, so \
+                     remove one of them"
                 )));
             }
         }
@@ -127,6 +168,7 @@ impl Gate {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             users,
+            is_open,
             decoy,
             highest_cost,
             key,
@@ -135,8 +177,11 @@ impl Gate {
         })
     }
 
-    /// What the fields of a request say.
-    pub(super) fn look(&self, fields: &HeaderMap) -> Verdict {
+    /// What the method and the fields of a request say.
+    pub(super) fn look(&self, method: &Method, fields: &HeaderMap) -> Verdict {
+        if self.is_open && reads(method) && !fields.contains_key(AUTHORIZATION) {
+            return Verdict::Open;
+        }
         let Some(credentials) = fields.get(AUTHORIZATION).and_then(credentials) else {
             return Verdict::Refused(unauthorized());
         };
@@ -150,6 +195,12 @@ impl Gate {
             }
             _ => Verdict::Unknown(credentials),
         }
+    }
+
+    /// The response to a user who may only read and wants more.
+    pub(super) fn refusal(&self, user: &str, method: &Method) -> Option<Response<Bytes>> {
+        let may = reads(method) || self.users.get(user).is_some_and(|user| user.may_write);
+        (!may).then(|| text(StatusCode::FORBIDDEN, "this user may only read\n"))
     }
 
     /// Verifies a password. Returns the user, or the response to an address that is not admitted.
@@ -234,6 +285,11 @@ impl Gate {
     }
 }
 
+/// Whether requests with this method change nothing.
+fn reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
 /// One who waits. The last one to leave removes the entry.
 struct Waiting<'a> {
     gate: &'a Gate,
@@ -293,12 +349,12 @@ fn parse(entry: &str) -> Result<(&str, &str, u32), Failure> {
     let advice = "fullbore hash-password NAME prints what to type";
     let Some((name, hash)) = entry.split_once(':') else {
         return Err(Failure::usage(format!(
-            "--auth takes NAME:HASH, and one has no colon; {advice}"
+            "a user is NAME:HASH, and one has no colon; {advice}"
         )));
     };
     if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
         return Err(Failure::usage(format!(
-            "--auth takes NAME:HASH, and one has no name, or one that is too long or has control characters; {advice}"
+            "a user is NAME:HASH, and one has no name, or one that is too long or has control characters; {advice}"
         )));
     }
     let of_base64 = |part: &str| {
@@ -315,10 +371,10 @@ fn parse(entry: &str) -> Result<(&str, &str, u32), Failure> {
     match cost {
         Some(cost @ 4..=MAX_COST) => Ok((name, hash, cost)),
         Some(cost) => Err(Failure::usage(format!(
-            "--auth for the user {name:?}: the hash has the cost {cost}, and 4 to {MAX_COST} are possible; {advice}"
+            "the user {name:?}: the hash has the cost {cost}, and 4 to {MAX_COST} are possible; {advice}"
         ))),
         None => Err(Failure::usage(format!(
-            "--auth for the user {name:?}: what follows the colon is no bcrypt hash, which begins with $2; {advice} (in single \
+            "the user {name:?}: what follows the colon is no bcrypt hash, which begins with $2; {advice} (in single \
              quotes, for the shell replaces $)"
         ))),
     }
@@ -374,7 +430,7 @@ mod tests {
             let hash = bcrypt::non_truncating_hash(password, COST).unwrap();
             format!("{name}:{hash}")
         });
-        Gate::new(&entries.collect::<Vec<_>>()).unwrap()
+        Gate::new(&entries.collect::<Vec<_>>(), &[]).unwrap()
     }
 
     fn fields(name: &str, password: &str) -> HeaderMap {
@@ -390,8 +446,8 @@ mod tests {
 
     /// The status that a request gets, 200 for one that is admitted.
     async fn status(gate: &Gate, fields: &HeaderMap, from: &str) -> u16 {
-        match gate.look(fields) {
-            Verdict::Admitted(_) => 200,
+        match gate.look(&Method::GET, fields) {
+            Verdict::Open | Verdict::Admitted(_) => 200,
             Verdict::Refused(response) => response.status().as_u16(),
             Verdict::Unknown(credentials) => match gate.verify(credentials, peer(from)).await {
                 Ok(_) => 200,
@@ -404,9 +460,9 @@ mod tests {
     async fn a_right_password_is_verified_once_and_known_from_then_on() {
         let gate = gate(&[("ann", "secret"), ("bob", "other:one")]);
         let right = fields("ann", "secret");
-        assert!(matches!(gate.look(&right), Verdict::Unknown(_)));
+        assert!(matches!(gate.look(&Method::GET, &right), Verdict::Unknown(_)));
         assert_eq!(status(&gate, &right, "192.0.2.1:1").await, 200);
-        assert!(matches!(gate.look(&right), Verdict::Admitted(name) if &*name == "ann"));
+        assert!(matches!(gate.look(&Method::GET, &right), Verdict::Admitted(name) if &*name == "ann"));
         assert_eq!(
             status(&gate, &fields("bob", "other:one"), "192.0.2.1:1").await,
             200
@@ -425,7 +481,7 @@ mod tests {
             );
         }
         // The password of another user is none of this one's.
-        assert!(matches!(gate.look(&right), Verdict::Admitted(_)));
+        assert!(matches!(gate.look(&Method::GET, &right), Verdict::Admitted(_)));
     }
 
     #[test]
@@ -446,7 +502,7 @@ mod tests {
         ] {
             let mut fields = HeaderMap::new();
             fields.insert(AUTHORIZATION, field.parse().unwrap());
-            let Verdict::Refused(response) = gate.look(&fields) else {
+            let Verdict::Refused(response) = gate.look(&Method::GET, &fields) else {
                 panic!("{field}");
             };
             assert_eq!(response.status(), 401);
@@ -457,7 +513,10 @@ mod tests {
                     .starts_with("Basic realm=")
             );
         }
-        assert!(matches!(gate.look(&HeaderMap::new()), Verdict::Refused(_)));
+        assert!(matches!(
+            gate.look(&Method::GET, &HeaderMap::new()),
+            Verdict::Refused(_)
+        ));
     }
 
     #[tokio::test]
@@ -466,7 +525,7 @@ mod tests {
             format!("{name}:{}", bcrypt::non_truncating_hash("secret", cost).unwrap())
         };
         let entries = [("ann", 4), ("bob", 6), ("cy", 5)].map(entry);
-        let gate = Gate::new(&entries).unwrap();
+        let gate = Gate::new(&entries, &[]).unwrap();
         for (name, cost) in [("ann", 4), ("bob", 6), ("cy", 5), ("eve", 6), ("", 6)] {
             let (hash, rest) = gate.work(name);
             assert!(hash.starts_with(&format!("$2b$0{cost}$")), "{name}: {hash}");
@@ -491,7 +550,7 @@ mod tests {
         // On a busy machine one of them may have returned.
         while status(&gate, &fields("ann", "wrong"), "192.0.2.1:1").await == 401 {}
         let right = fields("ann", "secret");
-        let Verdict::Unknown(credentials) = gate.look(&right) else {
+        let Verdict::Unknown(credentials) = gate.look(&Method::GET, &right) else {
             panic!("it was not verified");
         };
         let response = gate.verify(credentials, peer("192.0.2.1:9")).await.unwrap_err();
@@ -563,7 +622,7 @@ mod tests {
             (vec![format!("ann:{costly}")], "the cost 20"),
             (vec![format!("ann:{hash}"), format!("ann:{hash}")], "twice"),
         ] {
-            let refused = Gate::new(&entries).err().unwrap();
+            let refused = Gate::new(&entries, &[]).err().unwrap();
             assert_eq!(refused.exit, Exit::Usage);
             assert!(refused.message.contains(part), "{refused}");
             assert!(
@@ -578,7 +637,7 @@ mod tests {
         let hash = bcrypt::hash("x", COST).unwrap();
         for (bytes, allowed) in [(256, true), (257, false)] {
             let entry = format!("{}:{hash}", "n".repeat(bytes));
-            assert_eq!(Gate::new(&[entry]).is_ok(), allowed, "{bytes}");
+            assert_eq!(Gate::new(&[entry], &[]).is_ok(), allowed, "{bytes}");
         }
     }
 
@@ -589,6 +648,6 @@ mod tests {
         let right = fields(&name, &password);
         assert_eq!(status(&gate, &right, "192.0.2.1:1").await, 200);
         let longer = fields(&name, &(password + "p"));
-        assert!(matches!(gate.look(&longer), Verdict::Refused(_)));
+        assert!(matches!(gate.look(&Method::GET, &longer), Verdict::Refused(_)));
     }
 }

@@ -18,8 +18,8 @@ use crate::exit::{Exit, Failure};
 #[cfg(not(unix))]
 pub(super) type SocketFile = std::convert::Infallible;
 
-/// The address without `--listen` and `--port`.
-const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The port without `--listen` and `--port`.
+const DEFAULT_PORT: u16 = 8080;
 
 /// How many connections may wait to be accepted. The system may allow fewer (`net.core.somaxconn`).
 const BACKLOG: i32 = 4_096;
@@ -66,6 +66,9 @@ pub(super) struct Opening {
 /// A socket cannot be opened.
 pub(super) fn open(args: &ServerArgs, opening: Opening) -> Result<Vec<Place>, Failure> {
     let mut wanted = args.listen.clone();
+    if args.lan {
+        return open_to_all(args.port.unwrap_or(DEFAULT_PORT), opening);
+    }
     if let Some(port) = args.port {
         for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
             wanted.push(ListenAddress::Ip(SocketAddr::new(ip, port)));
@@ -73,7 +76,8 @@ pub(super) fn open(args: &ServerArgs, opening: Opening) -> Result<Vec<Place>, Fa
     }
     let mut places = passed_by_systemd()?;
     if wanted.is_empty() && places.is_empty() {
-        wanted.push(ListenAddress::Ip(DEFAULT_ADDRESS));
+        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT);
+        wanted.push(ListenAddress::Ip(address));
     }
     for address in &wanted {
         match open_one(address, &wanted, opening) {
@@ -84,6 +88,20 @@ pub(super) fn open(args: &ServerArgs, opening: Opening) -> Result<Vec<Place>, Fa
         }
     }
     Ok(places)
+}
+
+/// Opens every address of this machine, those of IPv4 alone where it has no others.
+fn open_to_all(port: u16, opening: Opening) -> Result<Vec<Place>, Failure> {
+    let all: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    let mut missing = None;
+    for ip in all {
+        match open_ip(SocketAddr::new(ip, port), &[], opening) {
+            Ok(place) => return Ok(vec![place]),
+            Err(CannotOpen::Missing(failure)) => missing = Some(failure),
+            Err(CannotOpen::Other(failure)) => return Err(failure),
+        }
+    }
+    Err(missing.unwrap_or_else(|| Failure::new(Exit::Listen, "this machine has no addresses")))
 }
 
 /// Opens one address for one runtime.

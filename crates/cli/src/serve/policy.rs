@@ -11,8 +11,9 @@ use fullbore::body::Chunk;
 use fullbore::server::PeerAddr;
 use fullbore_files::{Files, LogUser, Uploads};
 use fullbore_proxy::Proxy;
-use http::header::{AUTHORIZATION, CACHE_CONTROL};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, LOCATION};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
+use percent_encoding::percent_decode_str;
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, Cors};
 use tower_service::Service;
 
@@ -26,9 +27,20 @@ use crate::exit::Failure;
 /// How long a browser may remember the answer to a preflight request. Browsers allow two hours at most.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(2 * 3600);
 
+/// What the options of `serve` put around the files.
+#[derive(Default)]
+pub(super) struct Around<'a> {
+    pub(super) cache_control: Option<&'a HeaderValue>,
+    pub(super) cors: &'a [Origin],
+    /// The path of the only file, percent-encoded.
+    pub(super) only: Option<String>,
+}
+
 /// The options.
 pub(super) struct Policy {
     gate: Option<Gate>,
+    /// The path of the only file, percent-encoded.
+    only: Option<String>,
     health: Option<String>,
     fields: Vec<ResponseField>,
     cache_control: Option<HeaderValue>,
@@ -41,29 +53,40 @@ impl Policy {
     ///
     /// # Errors
     /// A user is not in the form of `--auth`.
-    pub(super) fn from_options(
-        args: &ServerArgs,
-        cache_control: Option<&HeaderValue>,
-        cors: &[Origin],
-    ) -> Result<Option<Self>, Failure> {
-        let off = args.auth.is_empty()
+    pub(super) fn from_options(args: &ServerArgs, around: Around<'_>) -> Result<Option<Self>, Failure> {
+        let off = !args.has_users()
             && args.header.is_empty()
             && args.health.is_none()
-            && cache_control.is_none()
-            && cors.is_empty();
+            && around.cache_control.is_none()
+            && around.only.is_none()
+            && around.cors.is_empty();
         if off {
             return Ok(None);
         }
         Ok(Some(Self {
-            gate: match args.auth.as_slice() {
-                [] => None,
-                users => Some(Gate::new(users)?),
-            },
+            gate: Gate::from_options(args)?,
             health: args.health.clone(),
             fields: args.header.clone(),
-            cache_control: cache_control.cloned(),
+            only: around.only,
+            cache_control: around.cache_control.cloned(),
             logs_users: args.log,
         }))
+    }
+
+    /// The response to a path other than that of the only file: `/` leads to it.
+    fn elsewhere(&self, asked: &str) -> Option<Response<Bytes>> {
+        let only = self.only.as_deref().filter(|only| !is_one_path(asked, only))?;
+        let mut response = match asked {
+            "/" => text(StatusCode::TEMPORARY_REDIRECT, "this server has one file\n"),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "this server has one file, to which / leads\n",
+            ),
+        };
+        if let Some(value) = HeaderValue::from_str(only).ok().filter(|_| asked == "/") {
+            response.headers_mut().insert(LOCATION, value);
+        }
+        Some(response)
     }
 
     /// Adds the fields to a response of the files.
@@ -98,6 +121,11 @@ impl Policy {
         }
         response
     }
+}
+
+/// Whether two paths are one, however they are encoded.
+fn is_one_path(one: &str, other: &str) -> bool {
+    percent_decode_str(one).eq(percent_decode_str(other))
 }
 
 /// What a policy is around.
@@ -159,9 +187,17 @@ impl Guarded {
             .max_age(PREFLIGHT_AGE)
     }
 
-    /// The response of what is served.
+    /// The response of what is served, to a request of this user.
     fn pass(&mut self, request: Request<Incoming>, user: Option<Arc<str>>) -> Answer {
         let policy = Arc::clone(&self.policy);
+        if let (Some(gate), Some(user)) = (&policy.gate, &user) {
+            if let Some(refusal) = gate.refusal(user, request.method()) {
+                return self.refuse(refusal);
+            }
+        }
+        if let Some(response) = policy.elsewhere(request.uri().path()) {
+            return self.refuse(response);
+        }
         let answer = self.content.call(request, policy.gate.is_some());
         Box::pin(async move {
             let Ok(response) = answer.await;
@@ -194,8 +230,9 @@ impl Service<Request<Incoming>> for Guarded {
             let response = text(StatusCode::OK, "ok\n").map(SiteBody::of_text);
             return Box::pin(std::future::ready(Ok(self.policy.add_fields(response))));
         }
-        let credentials = match self.policy.gate.as_ref().map(|gate| gate.look(request.headers())) {
-            None => return self.pass(request, None),
+        let gate = self.policy.gate.as_ref();
+        let credentials = match gate.map(|gate| gate.look(request.method(), request.headers())) {
+            None | Some(Verdict::Open) => return self.pass(request, None),
             Some(Verdict::Admitted(user)) => return self.pass(request, Some(user)),
             Some(Verdict::Refused(response)) => return self.refuse(response),
             Some(Verdict::Unknown(credentials)) => credentials,

@@ -1,17 +1,19 @@
 //! The HTTP services of `serve` and `proxy`, from their options: files, uploads, an application and the access log.
 
+use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fullbore_files::{Files, FolderError, Log, LogLimits, LogWriter, Settings, Uploads};
 use fullbore_proxy::Proxy;
 
 use super::metrics::Metrics;
-use super::policy::{Content, Guarded, Policy};
+use super::policy::{Around, Content, Guarded, Policy};
 use super::site::Site;
 use crate::args::{FileArgs, OriginArgs, ServerArgs};
 use crate::exit::{Exit, Failure};
+use crate::put::IN_PATH;
 use crate::run;
 
 /// The most uploads stored at once by default: their batches of 8 KiB stay within the 64 MiB of all batches.
@@ -33,11 +35,24 @@ impl Sites {
         server: &ServerArgs,
         metrics: Option<&Arc<Metrics>>,
     ) -> Result<Self, Failure> {
-        let settings = settings(files)?;
+        let mut settings = settings(files)?;
         let uploads = settings.uploads.clone();
-        let opened = Files::open_with_ranges(&files.root, settings);
+        let only = OnlyFile::of(files)?;
+        let root = match &only {
+            Some(only) => {
+                settings.listing = false;
+                only.folder.as_path()
+            }
+            None => files.root.as_path(),
+        };
+        let opened = Files::open_with_ranges(root, settings);
         let opened = opened.map_err(|error| cannot_open(files, &error))?;
-        let site = match Policy::from_options(server, files.cache_control.as_ref(), &files.cors)? {
+        let around = Around {
+            cache_control: files.cache_control.as_ref(),
+            cors: &files.cors,
+            only: only.map(|only| only.path),
+        };
+        let site = match Policy::from_options(server, around)? {
             None => Site::Files(opened),
             Some(policy) => {
                 let guarded = Guarded::new(Content::Files(opened), policy);
@@ -59,7 +74,7 @@ impl Sites {
         server: &ServerArgs,
         metrics: Option<&Arc<Metrics>>,
     ) -> Result<Self, Failure> {
-        let site = match Policy::from_options(server, None, &[])? {
+        let site = match Policy::from_options(server, Around::default())? {
             None => Site::Proxy(proxy),
             Some(policy) => Site::Guarded(Guarded::new(Content::Proxy(proxy), policy)),
         };
@@ -89,6 +104,56 @@ impl Sites {
     /// A service whose requests go to the same log.
     pub(super) fn logged(&self, site: Site) -> Log<Site> {
         Log::new(site, self.writer.clone())
+    }
+}
+
+/// A file that is served alone.
+struct OnlyFile {
+    folder: PathBuf,
+    /// The path of its URL.
+    path: String,
+}
+
+impl OnlyFile {
+    /// `None` when the options name a folder.
+    ///
+    /// # Errors
+    /// An option speaks of a folder, or no URL can have the name.
+    fn of(files: &FileArgs) -> Result<Option<Self>, Failure> {
+        let root = &files.root;
+        if !root.is_file() {
+            return Ok(None);
+        }
+        let shown = root.display();
+        let of_folders = [
+            ("--uploads", files.uploads.is_some()),
+            ("--spa", files.spa),
+            ("--error-page", files.error_page.is_some()),
+        ];
+        if let Some((option, _)) = of_folders.iter().find(|option| option.1) {
+            return Err(Failure::usage(format!(
+                "{shown} is a file, and {option} needs a folder; name its folder"
+            )));
+        }
+        let Some(name) = root.file_name().and_then(OsStr::to_str) else {
+            return Err(Failure::usage(format!(
+                "{shown}: no URL can have this name, which is not UTF-8; serve the file under another one"
+            )));
+        };
+        if name.starts_with('.') && !files.hidden {
+            return Err(Failure::usage(format!(
+                "{shown}: its name begins with a dot; add --hidden to serve it"
+            )));
+        }
+        let folder = match root.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let path = format!("/{}", percent_encoding::utf8_percent_encode(name, IN_PATH));
+        Ok(Some(Self {
+            folder: folder.to_owned(),
+            path,
+        }))
     }
 }
 

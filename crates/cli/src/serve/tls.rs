@@ -1,11 +1,12 @@
 //! The TLS configuration of `serve`, from its options.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fullbore::rustls::ServerConfig;
 
 use super::certificate::{Certificate, Source};
+use super::reach;
 use super::self_signed::Kept;
 use crate::args::ServerArgs;
 use crate::exit::Failure;
@@ -28,7 +29,7 @@ pub(super) fn from_options(
     addresses: impl Iterator<Item = SocketAddr>,
 ) -> Result<Option<Tls>, Failure> {
     let source = match (&args.cert, &args.key) {
-        _ if args.plaintext => return Ok(None),
+        _ if !args.has_tls() => return Ok(None),
         (Some(cert), Some(key)) => Source::Files {
             cert: cert.clone(),
             key: key.clone(),
@@ -47,12 +48,12 @@ pub(super) fn from_options(
 fn self_signed(args: &ServerArgs, addresses: impl Iterator<Item = SocketAddr>) -> Source {
     let mut names = args.self_signed_name.clone();
     names.extend(LOCAL.map(str::to_owned));
-    names.extend(
-        addresses
-            .map(|address| address.ip())
-            .filter(|ip| !ip.is_unspecified())
-            .map(|ip| ip.to_string()),
-    );
+    let listening: Vec<IpAddr> = addresses.map(|address| address.ip()).collect();
+    if listening.iter().any(IpAddr::is_unspecified) {
+        names.extend(reach::addresses().iter().map(IpAddr::to_string));
+    }
+    let given = listening.iter().filter(|ip| !ip.is_unspecified());
+    names.extend(given.map(IpAddr::to_string));
     let mut seen = Vec::new();
     names.retain(|name| {
         !seen.contains(name) && {

@@ -3,6 +3,7 @@
 
 mod around;
 mod figures;
+mod first;
 mod listening;
 mod proxy;
 mod tls;

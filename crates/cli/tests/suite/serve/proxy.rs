@@ -173,7 +173,7 @@ fn wrong_options_are_refused_with_what_to_type() -> TestResult {
     let folder = tempfile::tempdir()?;
     for (args, says) in [
         (&["proxy", "--plaintext"][..], "<ORIGIN>"),
-        (&["proxy", "http://h"], "--plaintext"),
+        (&["proxy", "--listen", "0.0.0.0:0", "http://h"], "--plaintext"),
         (
             &["proxy", "--plaintext", "127.0.0.1:3000"],
             "http://127.0.0.1:3000",
