@@ -20,6 +20,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use crate::accept;
+use crate::archive;
 use crate::buffers::Buffer;
 use crate::compress::is_compressible;
 use crate::conditional::{self, Verdict};
@@ -239,6 +240,11 @@ impl Asked<'_> {
         if target.is_directory() && self.shared.settings.listing {
             if self.blocking == Blocking::Forbidden {
                 return Err(io::ErrorKind::WouldBlock.into());
+            }
+            if archive::is_asked_for(self.head.uri.query()) {
+                if let Some(archive) = archive::answer(self.shared, self.head, target, self.peer) {
+                    return Ok(archive);
+                }
             }
             if let Some(listing) = listing::answer(self.shared, self.head, target, self.peer) {
                 return Ok(self.compressed_listing(listing));

@@ -43,6 +43,7 @@
 
 mod accept;
 #[doc(hidden)]
+mod archive;
 pub mod aside;
 mod body_length;
 mod budget;

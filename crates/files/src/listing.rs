@@ -496,6 +496,9 @@ fn write_sum(html: &mut String, listing: &Listing) {
         count(files, "file"),
         readable(bytes)
     );
+    if !listing.entries.is_empty() {
+        html.push_str("<p><a href=\"?archive=tar\">Download as .tar</a></p>\n");
+    }
     if listing.is_partial {
         html.push_str("<p class=\"note\">The folder has more entries than are listed here.</p>\n");
     }

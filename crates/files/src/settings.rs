@@ -101,6 +101,9 @@ pub(crate) struct Limits {
     /// The bytes of all listings, from when their folders are read until they are sent, and of all forms and their answers:
     /// some 48 KiB each while they arrive. Beyond it, and for a peer that has half of it, the answer is 503.
     pub(crate) all_listings_bytes: usize,
+    /// Folders that are sent as archives at a time, half of them to one peer. Each keeps a disk busy and holds a file and a
+    /// piece of 256 KiB. More are answered with 503.
+    pub(crate) archives: usize,
     /// Responses that are compressed at a time. Each holds some 400 KiB. Others are sent as they are.
     pub(crate) compressed: usize,
     /// Blocking jobs of one peer that may be queued or running. Further requests of the peer wait. A disk is not faster with
@@ -137,6 +140,7 @@ impl Limits {
     pub(crate) const DEFAULT: Self = Self {
         listed: 10_000,
         all_listings_bytes: 64 << 20,
+        archives: 16,
         compressed: 128,
         jobs_per_peer: 8,
         whole_body_bytes: 64 << 10,

@@ -39,8 +39,10 @@ pub(crate) struct Shared {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) compressing: Arc<Compressing>,
-    /// The memory of listings, and of the answers to forms.
+    /// The memory of listings, of the names in archives, and of the answers to forms.
     pub(crate) pages: Arc<Budget>,
+    /// The archives that are made at a time.
+    pub(crate) archives: Arc<Budget>,
     pub(crate) uploads: UploadTarget,
     uploaded: Uploaded,
     pub(crate) upload_limits: Arc<UploadLimits>,
@@ -126,6 +128,7 @@ impl Shared {
             )),
             compressing: Compressing::new(settings.limits.compressed),
             pages: Budget::new(settings.limits.all_listings_bytes),
+            archives: Budget::of_slots(settings.limits.archives),
             upload_limits: UploadLimits::new(&settings, jobs),
             settings: Arc::new(settings),
             uploads,

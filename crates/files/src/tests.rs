@@ -1,5 +1,6 @@
 //! Behaviour of the whole service: requests and their responses. The rules of each module are tested beside them.
 
+mod archives;
 mod cache;
 mod encodings;
 mod files;
