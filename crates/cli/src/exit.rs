@@ -92,6 +92,9 @@ pub(crate) struct Failure {
     pub(crate) body: Option<String>,
 }
 
+/// What is said of a file that exists.
+const EXISTS: &str = "exists; --force replaces it";
+
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
@@ -124,10 +127,12 @@ impl Failure {
 
     /// The file to be written exists.
     pub(crate) fn exists(path: &Path) -> Self {
-        Self::new(
-            Exit::Exists,
-            format!("{} exists; --force replaces it", path.display()),
-        )
+        Self::new(Exit::Exists, format!("{} {EXISTS}", path.display()))
+    }
+
+    /// Whether it is [`Self::exists`].
+    pub(crate) fn is_existing_file(&self) -> bool {
+        self.exit == Exit::Exists && self.message.ends_with(EXISTS)
     }
 
     /// An error of a local file; `doing` completes "cannot …".

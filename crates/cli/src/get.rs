@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `list` | the URLs of a run, with names and checksums |
+//! | `walk`, `index` | the files below a folder of a server, by its lists |
 //! | `outputs`, `names` | where their bodies go |
 //! | `conditions` | conditional requests |
 //! | `heads` | printed heads of responses |
@@ -14,6 +15,7 @@
 mod conditions;
 mod fetch;
 mod heads;
+mod index;
 mod likeness;
 mod list;
 mod names;
@@ -21,10 +23,12 @@ mod outputs;
 mod report;
 mod resume;
 mod unreachable;
+mod walk;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{IF_RANGE, RANGE};
 use tokio::task::{JoinError, JoinSet};
@@ -50,6 +54,7 @@ use list::UrlList;
 use outputs::Outputs;
 use report::{Outcome, Report};
 use unreachable::Unreachable;
+use walk::{Same, Walk};
 
 /// The connections to an origin, without `--connections`.
 const MOST_CONNECTIONS: u32 = 8;
@@ -59,16 +64,25 @@ const MOST_CONNECTIONS: u32 = 8;
 /// # Errors
 /// Errors before the first request: a wrong combination of options, or a folder that cannot be created.
 pub(crate) async fn run(
-    args: GetArgs,
+    mut args: GetArgs,
     volume: Volume,
     leftovers: Arc<Leftovers>,
 ) -> Result<ExitCode, Failure> {
     refuse_ranges(&args.connection.headers)?;
+    if let Some(url) = args.urls.first_mut().filter(|_| args.recursive) {
+        *url = client::with_scheme(url);
+    }
+    let walk = Walk::from_args(&mut args)?;
+    for url in &mut args.urls {
+        *url = client::with_scheme(url);
+    }
     let outputs = Outputs::from_args(&args)?;
     refuse_many(&args)?;
     let conditions = Conditions::from_args(&args).await?;
     outputs.prepare().await?;
-    if args.urls.len() != 1 || args.list.is_some() {
+    if walk.is_some() {
+        leftovers.set_how_to_resume("run the same command again with --newer");
+    } else if args.urls.len() != 1 || args.list.is_some() {
         leftovers.set_how_to_resume("run the same command again with --skip-existing");
     }
     leftovers.set_nothing_kept(outputs.fate_of_incomplete());
@@ -107,8 +121,14 @@ pub(crate) async fn run(
         },
         conditions,
         decodes: args.compressed,
+        keeps_times: args.remote_time || args.recursive,
+        same: Same::default(),
+        told_of_existing: AtomicBool::new(false),
     });
-    let mut list = UrlList::new(args.urls, args.checksum, args.list)?;
+    let mut list = match walk {
+        Some(walk) => UrlList::of_walk(walk.start(Arc::clone(&fetcher))),
+        None => UrlList::new(args.urls, args.checksum, args.list)?,
+    };
     let parallel = usize::try_from(args.parallel).unwrap_or(usize::MAX);
 
     let mut in_progress = JoinSet::new();
@@ -117,12 +137,12 @@ pub(crate) async fn run(
         // Report ended downloads before starting more, so few results wait. Results that arrive together are printed
         // together.
         while let Some(ended) = in_progress.try_join_next() {
-            report.add(outcome(ended));
+            add(&mut report, ended);
         }
         report.flush();
         tokio::select! {
             biased;
-            Some(ended) = in_progress.join_next() => report.add(outcome(ended)),
+            Some(ended) = in_progress.join_next() => add(&mut report, ended),
             next = list.next(), if more && in_progress.len() < parallel => match next {
                 Some(Ok(item)) => {
                     progress.file();
@@ -136,6 +156,7 @@ pub(crate) async fn run(
             else => break,
         }
     }
+    report.leave_unchanged(fetcher.same.load(Ordering::Relaxed));
     let set = set.with_further(report.further());
     let waited = Waits::of(Direction::Receiving, &client, set).await;
     let exit = report.finish(waited);
@@ -175,10 +196,13 @@ fn refuse_ranges(lines: &[HeaderLine]) -> Result<(), Failure> {
     }
 }
 
-/// The result of a task, even if it panicked.
-fn outcome(ended: Result<Outcome, JoinError>) -> Outcome {
-    ended.unwrap_or_else(|error| {
+/// Reports the result of a task, even if it panicked. A folder has none of its own.
+fn add(report: &mut Report, ended: Result<Outcome, JoinError>) {
+    let outcome = ended.unwrap_or_else(|error| {
         let text = format!("a download failed by an error of fullbore: {error}");
         Outcome::failed(String::new(), Failure::new(Exit::Other, text))
-    })
+    });
+    if !outcome.is_folder {
+        report.add(outcome);
+    }
 }

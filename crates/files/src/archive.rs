@@ -13,20 +13,14 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Method, StatusCode};
 use tar::{Builder, EntryType, Header};
 use tokio::runtime::Handle;
 
-use crate::budget::Share;
-use crate::file_body::{FileResponse, ResponseBody};
-use crate::head::Head;
+use crate::budget::{Budget, Share};
 use crate::jobs::{Job, Jobs};
 use crate::open::{Found, open, open_folder};
 use crate::peer::Peer;
-use crate::resolve::{Target, encode};
-use crate::respond;
-use crate::shared::Shared;
+use crate::resolve::Target;
 
 /// How many bytes a job makes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -45,57 +39,22 @@ pub(crate) fn is_asked_for(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair == "archive=tar"))
 }
 
-/// Answers GET or HEAD of a folder with its archive; `None` if there is no such folder. Blocks; needs the context of a runtime.
-pub(crate) fn answer(
-    shared: &Shared,
-    head: Head<'_>,
-    target: &Target,
-    peer: Option<Peer>,
-) -> Option<FileResponse> {
-    let path = target.relative();
-    let folder = open_folder(&shared.root, &path).ok()?;
-    let Some(slot) = shared.archives.slot(peer) else {
-        let mut response = respond::status(StatusCode::SERVICE_UNAVAILABLE);
-        response
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from_static("5"));
-        return Some(response);
-    };
-    let name = target.names().last().map_or("files", String::as_str);
-    let mut response = respond::bare(StatusCode::OK);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
-    let named = format!("attachment; filename*=UTF-8''{}.tar", encode(name));
-    if let Ok(named) = HeaderValue::try_from(named) {
-        headers.insert(CONTENT_DISPOSITION, named);
-    }
-    if head.method == Method::HEAD {
-        return Some(response);
-    }
-    let mut walk = Walk {
-        root: Arc::clone(&shared.root),
-        hidden: shared.settings.hidden,
-        folders: Vec::new(),
-        file: None,
-        names: shared.pages.share(peer),
-        output: Vec::new(),
-        _slot: slot,
-    };
-    let prefix = if path == "." {
-        String::new()
-    } else {
-        format!("{path}/")
-    };
-    if walk.enter(&folder, prefix, format!("{name}/")).is_err() {
-        return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE));
-    }
-    *response.body_mut() = ResponseBody::tar(Tar {
-        state: State::Idle(Box::new(walk)),
-        jobs: Arc::clone(&shared.jobs),
-        peer,
-        runtime: Handle::current(),
-    });
-    Some(response)
+/// What archives are made of, and with.
+pub(crate) struct Means<'a> {
+    pub(crate) root: &'a Arc<Dir>,
+    /// Whether names that begin with a dot are served.
+    pub(crate) hidden: bool,
+    pub(crate) slots: &'a Arc<Budget>,
+    /// The memory of names.
+    pub(crate) names: &'a Arc<Budget>,
+    pub(crate) jobs: &'a Arc<Jobs>,
+}
+
+/// Why there is no archive.
+pub(crate) enum Refused {
+    NotFound,
+    /// Others are being made, or the memory of names is used up.
+    Busy,
 }
 
 /// The body.
@@ -143,6 +102,42 @@ struct Folder {
 }
 
 impl Tar {
+    /// The archive of a folder, whose names begin with `name`. Blocks; needs the context of a runtime.
+    ///
+    /// # Errors
+    /// There is no such folder, or no room for another archive.
+    pub(crate) fn of(
+        means: &Means<'_>,
+        target: &Target,
+        name: &str,
+        peer: Option<Peer>,
+    ) -> Result<Self, Refused> {
+        let path = target.relative();
+        let folder = open_folder(means.root, &path).map_err(|_| Refused::NotFound)?;
+        let mut walk = Walk {
+            root: Arc::clone(means.root),
+            hidden: means.hidden,
+            folders: Vec::new(),
+            file: None,
+            names: means.names.share(peer),
+            output: Vec::new(),
+            _slot: means.slots.slot(peer).ok_or(Refused::Busy)?,
+        };
+        let prefix = if path == "." {
+            String::new()
+        } else {
+            format!("{path}/")
+        };
+        walk.enter(&folder, prefix, format!("{name}/"))
+            .map_err(|_| Refused::Busy)?;
+        Ok(Self {
+            state: State::Idle(Box::new(walk)),
+            jobs: Arc::clone(means.jobs),
+            peer,
+            runtime: Handle::current(),
+        })
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, State::Ended)
     }

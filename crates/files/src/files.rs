@@ -242,7 +242,7 @@ impl Asked<'_> {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             if archive::is_asked_for(self.head.uri.query()) {
-                if let Some(archive) = archive::answer(self.shared, self.head, target, self.peer) {
+                if let Some(archive) = listing::archive(self.shared, self.head, target, self.peer) {
                     return Ok(archive);
                 }
             }

@@ -12,11 +12,14 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, DirEntry, Metadata};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, StatusCode};
+use http::header::{
+    CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method, StatusCode};
 use serde::Serialize;
 
 use crate::accept::{self, Form};
+use crate::archive::{Means, Refused, Tar};
 use crate::budget::Share;
 use crate::conditional::{self, Validators, Verdict};
 use crate::destination::is_storable;
@@ -110,6 +113,45 @@ pub(crate) fn answer(
         return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE));
     }
     Some(finish(head, form, output))
+}
+
+/// Answers GET or HEAD of a folder with its archive; `None` if there is no such folder. Blocks; needs the context of a runtime.
+pub(crate) fn archive(
+    shared: &Shared,
+    head: Head<'_>,
+    target: &Target,
+    peer: Option<Peer>,
+) -> Option<FileResponse> {
+    let name = target.names().last().map_or("files", String::as_str);
+    let means = Means {
+        root: &shared.root,
+        hidden: shared.settings.hidden,
+        slots: &shared.archives,
+        names: &shared.pages,
+        jobs: &shared.jobs,
+    };
+    let tar = match Tar::of(&means, target, name, peer) {
+        Ok(tar) => tar,
+        Err(Refused::NotFound) => return None,
+        Err(Refused::Busy) => {
+            let mut response = respond::status(StatusCode::SERVICE_UNAVAILABLE);
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            return Some(response);
+        }
+    };
+    let mut response = respond::bare(StatusCode::OK);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
+    let named = format!("attachment; filename*=UTF-8''{}.tar", encode(name));
+    if let Ok(named) = HeaderValue::try_from(named) {
+        headers.insert(CONTENT_DISPOSITION, named);
+    }
+    if head.method != Method::HEAD {
+        *response.body_mut() = ResponseBody::tar(tar);
+    }
+    Some(response)
 }
 
 /// Reads the entries of the folder, up to the limit.

@@ -14,6 +14,7 @@ Examples:
   fullbore get https://example.org/a.json              print the body
   fullbore get -o big.iso https://example.org/big.iso  save to a file
   fullbore get -i urls.txt --dir tiles                 save the files of a list in a folder
+  fullbore get -r https://example.org/photos/ photos   download a folder; again with -N: what is new
   fullbore get --retry 10 -O https://example.org/x     resume after temporary failures
   fullbore get --insecure -O https://127.0.0.1:8080/x  accept a self-signed certificate";
 
@@ -35,6 +36,33 @@ pub(crate) struct GetArgs {
     /// Like -O, in this folder, which is created if it does not exist
     #[arg(long, value_name = "DIR", group = "place")]
     pub(crate) dir: Option<PathBuf>,
+
+    /// Download a folder with all below it, from the lists of its server, into DIR, --dir, or a folder of the same name; never
+    /// above the folder or elsewhere. Files get the times of the server's
+    #[arg(short, long, conflicts_with_all = ["list", "output", "remote_name", "discard", "head", "include", "checksum",
+        "remote_header_name", "continued", "offset", "time_cond", "etag_compare", "etag_save"])]
+    pub(crate) recursive: bool,
+
+    /// With -r, download only files that are newer on the server or have another size, and replace those here
+    #[arg(short = 'N', long, requires = "recursive", conflicts_with_all = ["force", "skip_existing"])]
+    pub(crate) newer: bool,
+
+    /// With -r, only files whose name, or path below the folder if there is a slash, matches this pattern, such as '*.iso' or
+    /// 'docs/**'; can be repeated
+    #[arg(long, value_name = "GLOB", requires = "recursive")]
+    pub(crate) accept: Vec<String>,
+
+    /// With -r, no files and folders that match this pattern; can be repeated
+    #[arg(long, value_name = "GLOB", requires = "recursive")]
+    pub(crate) reject: Vec<String>,
+
+    /// With -r, go down so many folders; 0 is the folder alone
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "recursive", value_parser = sizes::count::<0, 1_000>)]
+    pub(crate) depth: u32,
+
+    /// Give files the time of the server's (last-modified)
+    #[arg(short = 'R', long)]
+    pub(crate) remote_time: bool,
 
     /// Receive each body and discard it
     #[arg(long, group = "place")]

@@ -6,11 +6,13 @@ use clap::{Arg, Command};
 pub(super) const DAILY: [(&str, &[(&str, &str)]); 4] =
     [("get", &GET), ("put", &PUT), ("serve", &SERVE), ("proxy", &PROXY)];
 
-const GET: [(&str, &str); 21] = [
+const GET: [(&str, &str); 22] = [
     ("urls", "The URLs to download"),
     ("output", "Save the body to this file"),
     ("remote_name", "Save each body under the last name of its URL"),
     ("dir", "Like -O, in this folder"),
+    ("recursive", "Download a folder with all below it"),
+    ("newer", "With -r, only what is newer or has another size"),
     (
         "list",
         "Read URLs from this file, one on each line (not curl's -i)",
@@ -18,7 +20,6 @@ const GET: [(&str, &str); 21] = [
     ("continued", "Continue a file that another program has begun"),
     ("head", "Print the fields of the responses, and no body"),
     ("checksum", "Check what was received, as in sha256:9f86d081…"),
-    ("compressed", "Ask for a compressed body and decode it"),
     ("retry", "Repeat temporary failures N times"),
     ("force", "Replace existing files"),
     ("skip_existing", "Skip existing files"),

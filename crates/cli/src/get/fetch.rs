@@ -3,14 +3,15 @@
 //! `get::run` spawns `Fetcher::fetch` for each URL. `Fetcher` has what the requests of a run share.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use fullbore::client::range::whole_length;
 use fullbore::{Client, Incoming};
-use http::header::{ACCEPT_ENCODING, ETAG};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::Empty;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -29,14 +30,22 @@ use crate::transfer::waits::StreamWaits;
 
 use super::conditions::Conditions;
 use super::heads::print_head;
+use super::index::{self, Index};
 use super::list::Item;
 use super::outputs::Outputs;
 use super::report::Outcome;
 use super::resume::{Answer, Continuation, Download, Found};
 use super::unreachable::Unreachable;
+use super::walk::Same;
 
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
+
+/// The longest list of a folder: some 500,000 files.
+const LONGEST_LIST: usize = 64 << 20;
+
+/// The forms of lists that can be read.
+const LISTS: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
 
 /// 416: the range begins after the end (RFC 9110 section 15.5.17).
 const RANGE_NOT_SATISFIABLE: u16 = 416;
@@ -56,11 +65,24 @@ fn is_not_modified(answer: &Answer, outcome: &mut Outcome) -> bool {
     }
     outcome.file = None;
     outcome.tag = None;
+    outcome.is_unchanged = true;
     outcome.note = Some(format!(
         "{}: not modified, so nothing was downloaded",
         outcome.url
     ));
     true
+}
+
+/// Whether a redirect only adds the slash that makes a folder of a URL.
+fn is_with_slash(from: &Url, to: &Url) -> bool {
+    let path = to.path().strip_suffix('/');
+    to.origin() == from.origin() && path == Some(from.path()) && to.query().is_none()
+}
+
+/// When a body was modified, as its server says.
+fn last_modified(headers: &HeaderMap) -> Option<SystemTime> {
+    let text = headers.get(LAST_MODIFIED)?.to_str().ok()?;
+    httpdate::parse_http_date(text).ok()
 }
 
 /// Gives a file its name that has all of the body.
@@ -99,6 +121,12 @@ pub(crate) struct Fetcher {
     pub(crate) conditions: Conditions,
     /// `--compressed`.
     pub(crate) decodes: bool,
+    /// Whether files get the time of their bodies.
+    pub(crate) keeps_times: bool,
+    /// The files that a walk has found unchanged.
+    pub(crate) same: Same,
+    /// A file that exists was told.
+    pub(crate) told_of_existing: AtomicBool,
 }
 
 /// Whether the heads of responses are printed.
@@ -120,9 +148,18 @@ impl Fetcher {
             Ok(url) => self.try_fetch(url, &item, &mut outcome).await,
             Err(failure) => Err(failure),
         };
+        if outcome.is_folder {
+            return outcome;
+        }
         if let Err(failure) = fetched {
             outcome.file = None;
+            outcome.repeated |=
+                failure.is_existing_file() && self.told_of_existing.swap(true, Ordering::Relaxed);
             outcome.failure = Some(failure);
+        }
+        if outcome.is_unchanged && item.place.is_some() {
+            self.same.fetch_add(1, Ordering::Relaxed);
+            outcome.note = None;
         }
         if let Some(note) = self.conditions.note() {
             outcome.note = Some(match outcome.note.take() {
@@ -136,7 +173,11 @@ impl Fetcher {
 
     async fn try_fetch(&self, address: Address, item: &Item, outcome: &mut Outcome) -> Result<(), Failure> {
         let url = &address.url;
-        let Some(target) = self.outputs.target(url, item.name.as_deref()).await? else {
+        let target = match &item.place {
+            Some(place) => self.outputs.below(place, item.replaces).await?,
+            None => self.outputs.target(url, item.name.as_deref()).await?,
+        };
+        let Some(target) = target else {
             return Ok(());
         };
         // The response may name another one.
@@ -204,6 +245,8 @@ impl Fetcher {
             file.expect(checksum.clone());
         }
         let mut download = Download::new(file, Share::new(&self.progress));
+        download.since = item.since.clone();
+        download.folders = item.folders.clone();
         if self.decodes {
             // A range is a part of the encoded body.
             download.set_whole_only();
@@ -261,6 +304,9 @@ impl Fetcher {
                 .map_err(permanent)?;
             download = self.download(target, item, outcome);
             download.is_named_by_header = true;
+        }
+        if self.keeps_times {
+            download.file.set_time(last_modified(answer.response.headers()));
         }
         match download.find(&outcome.url, &answer).await.map_err(permanent)? {
             Found::Nothing => {}
@@ -472,7 +518,10 @@ impl Fetcher {
         loop {
             let mut headers = fields.clone();
             match range.is_empty() {
-                true => headers.extend(self.conditions.fields().iter().cloned()),
+                true => {
+                    headers.extend(self.conditions.fields().iter().cloned());
+                    headers.extend(download.since.clone().map(|since| (IF_MODIFIED_SINCE, since)));
+                }
                 false => headers.extend(range.iter().cloned()),
             }
             if self.decodes {
@@ -487,8 +536,8 @@ impl Fetcher {
                 print_head(&response).await.map_err(Failed::permanent)?;
             }
             // A request for a range has no such condition.
-            if status == StatusCode::NOT_MODIFIED && range.is_empty() && !self.conditions.fields().is_empty()
-            {
+            let is_conditional = !self.conditions.fields().is_empty() || download.since.is_some();
+            if status == StatusCode::NOT_MODIFIED && range.is_empty() && is_conditional {
                 return Ok(Answer {
                     request,
                     response,
@@ -517,10 +566,103 @@ impl Fetcher {
                     of_rest: !range.is_empty(),
                 });
             };
+            // Some servers list folders without the slash that they redirect to.
+            if let Some(folders) = download
+                .folders
+                .as_ref()
+                .filter(|_| is_with_slash(&url, &next.url))
+            {
+                outcome.is_folder = true;
+                folders.add(Address {
+                    url: next.url,
+                    login: address.login.clone(),
+                });
+                let text = format!("{name}: this is a folder");
+                return Err(Failed::permanent(Failure::new(Exit::Status, text)));
+            }
             followed += 1;
             self.fields.after_redirect(&mut fields, &url, &next);
             redirected = Some(shown_url(next.url.as_str()));
             url = next.url;
+        }
+    }
+
+    /// The list of a folder, and the URL of the folder: redirects may add a slash to it, and change nothing else.
+    pub(super) async fn list(&self, address: &Address) -> Result<(Url, Index), Failure> {
+        let mut retries = Retries::new(self.retries);
+        loop {
+            if let Some(until) = self.pauses.until(&address.url) {
+                tokio::time::sleep_until(until).await;
+            }
+            let begun = Instant::now();
+            let failed = match self.try_list(address).await {
+                Ok(found) => return Ok(found),
+                Err(failed) => failed,
+            };
+            let Some(wait) = retries.next(&failed) else {
+                return Err(failed.failure);
+            };
+            let until = self
+                .pauses
+                .after(&address.url, &failed, begun, Instant::now(), wait);
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    async fn try_list(&self, address: &Address) -> Result<(Url, Index), Failed> {
+        let deadline = self.max_time.map(|limit| Instant::now() + limit);
+        let (mut url, mut followed) = (address.url.clone(), 0);
+        let response = loop {
+            let mut headers = self.fields.of(address);
+            headers.entry(ACCEPT).or_insert(LISTS);
+            let name = url.to_string();
+            let (_, response) = self.request(&url, &name, headers, deadline).await?;
+            if let Err(failure) = check_status(&name, response.status()) {
+                return Err(Failed::by_status(failure, &response).with_body(response).await);
+            }
+            let found = (response.status(), response.headers());
+            let next = self.redirects.next(&url, &name, found, followed);
+            let Some(next) = next.map_err(Failed::permanent)? else {
+                break response;
+            };
+            followed += 1;
+            if !is_with_slash(&url, &next.url) {
+                let text = format!(
+                    "{name}: the folder redirects to {}, and --recursive stays beneath the URL that was typed; use that URL",
+                    shown_url(next.url.as_str())
+                );
+                return Err(Failed::permanent(Failure::new(Exit::Status, text)));
+            }
+            url = next.url;
+        };
+        let wrong = |why: &str| Failed::permanent(Failure::new(Exit::Status, format!("{url}: {why}")));
+        if !url.path().ends_with('/') {
+            return Err(wrong(
+                "this is no folder; end its URL with a slash, or leave out --recursive for one file",
+            ));
+        }
+        let kind = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().to_owned();
+        let body = Limited::new(response.into_body(), LONGEST_LIST).collect();
+        let body = match deadline {
+            None => body.await,
+            Some(at) => timeout_at(at, body).await.map_err(|_| {
+                let limit = self.max_time.unwrap_or_default();
+                Failed::too_long(url.as_str(), "the list of the folder was not complete", limit)
+            })?,
+        };
+        let body = body.map_err(|error| match error.downcast::<fullbore::Error>() {
+            Ok(error) => Failed::of(url.as_str(), &error),
+            Err(_) => wrong("the list of the folder is longer than 64 MiB, and is not read"),
+        })?;
+        match index::read(&url, &kind, &body.to_bytes()) {
+            Some(index) => Ok((url, index)),
+            None => Err(wrong(
+                "the server sends no list of this folder (JSON or HTML) that can be read; give the URLs of its files with -i",
+            )),
         }
     }
 

@@ -10,12 +10,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use http::HeaderValue;
 use tokio::sync::mpsc;
 
 use crate::checksum::Checksum;
 use crate::exit::{Exit, Failure};
 
 use super::names::is_plain_name;
+use super::walk::FoundFolders;
 
 /// The lines read ahead.
 const READ_AHEAD: usize = 512;
@@ -23,12 +25,20 @@ const READ_AHEAD: usize = 512;
 const LONGEST_LINE: u64 = 64 * 1024;
 
 /// A URL, unchecked, and its options.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
     pub(crate) url: String,
     /// The name of its file.
     pub(crate) name: Option<String>,
     pub(crate) checksum: Option<Checksum>,
+    /// Its path below the folder, with `--recursive`.
+    pub(crate) place: Option<PathBuf>,
+    /// The file there is out of date.
+    pub(crate) replaces: bool,
+    /// Only a body that was modified after this is wanted.
+    pub(crate) since: Option<HeaderValue>,
+    /// Where it goes if it turns out to be a folder.
+    pub(crate) folders: Option<FoundFolders>,
 }
 
 /// An asynchronous iterator.
@@ -66,6 +76,14 @@ impl UrlList {
             typed: typed.into_iter(),
             lines,
         })
+    }
+
+    /// The URLs that a walk finds.
+    pub(crate) fn of_walk(found: mpsc::Receiver<Result<Item, Failure>>) -> Self {
+        Self {
+            typed: Vec::new().into_iter(),
+            lines: Some(found),
+        }
     }
 
     /// The next URL; an error for a line or a file that cannot be read. Cancel-safe.

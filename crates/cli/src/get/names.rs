@@ -27,6 +27,13 @@ pub(super) fn file_name(url: &Url) -> OsString {
     }
 }
 
+/// A segment of a URL's path as the name of a folder, cleaned in the same way; `None` when nothing is left of it.
+pub(super) fn segment_name(segment: &str) -> Option<OsString> {
+    let octets: Vec<u8> = percent_decode_str(segment).collect();
+    let name = cleaned(&octets);
+    (!name.is_empty() && name != "." && name != "..").then_some(name)
+}
+
 /// The file name that a response names (`-J`; RFC 6266), not hidden; `None` without one. Folders in it are dropped.
 pub(super) fn header_name(headers: &HeaderMap) -> Option<OsString> {
     let field = headers.get(CONTENT_DISPOSITION)?;
@@ -146,13 +153,13 @@ fn cleaned(octets: &[u8]) -> OsString {
 
 /// File names of Apple's systems are UTF-8.
 #[cfg(all(unix, not(target_vendor = "apple")))]
-fn of_octets(octets: Vec<u8>) -> OsString {
+pub(super) fn of_octets(octets: Vec<u8>) -> OsString {
     use std::os::unix::ffi::OsStringExt as _;
     OsString::from_vec(octets)
 }
 
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
-fn of_octets(octets: Vec<u8>) -> OsString {
+pub(super) fn of_octets(octets: Vec<u8>) -> OsString {
     String::from_utf8_lossy(&octets).into_owned().into()
 }
 

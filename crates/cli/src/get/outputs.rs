@@ -119,6 +119,33 @@ impl Outputs {
         }
     }
 
+    /// The target at a path below the folder; `None` as for [`Self::target`]. `replaces`: the file there is out of date.
+    ///
+    /// # Errors
+    /// As [`Self::target`].
+    pub(crate) async fn below(&self, place: &Path, replaces: bool) -> Result<Option<Target>, Failure> {
+        let Rule::Folder(dir) = &self.rule else {
+            return Ok(Some(Target::Discard));
+        };
+        // Two names may be one file there.
+        let ignores_case = cfg!(any(windows, target_vendor = "apple"));
+        if ignores_case && !self.taken.take(&place.to_string_lossy().to_lowercase()) {
+            let text = format!(
+                "another name of this run differs from {} only in its case, and is one file here; download it separately with -o",
+                place.display()
+            );
+            return Err(Failure::new(Exit::Exists, text));
+        }
+        let path = dir.join(place);
+        if !replaces && self.is_there(&path).await {
+            return Ok(None);
+        }
+        match Target::named(&path, self.force || replaces).await? {
+            Target::Device(path) => Err(Failure::exists(&path)),
+            target => Ok(Some(target)),
+        }
+    }
+
     /// Replaces the target by the one that the response names, or else the URL; `None` as for [`Self::target`].
     ///
     /// # Errors
@@ -201,7 +228,8 @@ struct TakenNames {
 
 impl TakenNames {
     /// Takes a name; `false` if it is taken.
-    fn take(&self, name: &OsStr) -> bool {
+    fn take(&self, name: &(impl AsRef<OsStr> + ?Sized)) -> bool {
+        let name = name.as_ref();
         let hash = (self.keys.0.hash_one(name), self.keys.1.hash_one(name));
         self.hashes
             .lock()

@@ -57,6 +57,12 @@ pub(crate) struct Outcome {
     pub(crate) waited: Option<StreamWaits>,
     #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Failure>,
+    /// It is a folder, and walked as one.
+    #[serde(skip)]
+    pub(crate) is_folder: bool,
+    /// The body is not newer than the file.
+    #[serde(skip)]
+    pub(crate) is_unchanged: bool,
     /// The same failure was printed for another URL of its origin.
     #[serde(skip)]
     pub(crate) repeated: bool,
@@ -74,6 +80,8 @@ impl Outcome {
             file: None,
             failure: None,
             repeated: false,
+            is_unchanged: false,
+            is_folder: false,
             note: None,
             tag: None,
             whole: None,
@@ -109,8 +117,13 @@ pub(crate) struct Report {
     begun: Instant,
     results: u64,
     failures: u64,
-    /// The failures that are only counted.
+    /// The failures that are only counted: files that exist, and origins that cannot be reached.
+    existing: u64,
     repeated: u64,
+    /// The files that `--newer` has left as they were.
+    unchanged: u64,
+    /// Those results among them for which a request was sent.
+    not_modified: u64,
     bytes: u64,
     resumed: u64,
     first_failure: Option<Exit>,
@@ -143,6 +156,9 @@ impl Report {
             bytes: 0,
             resumed: 0,
             first_failure: None,
+            existing: 0,
+            unchanged: 0,
+            not_modified: 0,
             spread: None,
             further: None,
             waited: None,
@@ -168,7 +184,12 @@ impl Report {
             self.failures += 1;
             self.first_failure.get_or_insert(failure.exit);
         }
-        self.repeated += u64::from(outcome.repeated);
+        self.not_modified += u64::from(outcome.is_unchanged);
+        let exists = outcome.failure.as_ref().is_some_and(Failure::is_existing_file);
+        match outcome.repeated && exists {
+            true => self.existing += 1,
+            false => self.repeated += u64::from(outcome.repeated),
+        }
         if self.format != Format::JsonErr && !outcome.repeated {
             if let Some(failure) = outcome.failure.as_ref().filter(|_| self.volume.prints_errors()) {
                 self.progress.aside(|| run::complain(failure));
@@ -197,6 +218,11 @@ impl Report {
         self.further
     }
 
+    /// So many files are as they were.
+    pub(crate) fn leave_unchanged(&mut self, files: u64) {
+        self.unchanged = files;
+    }
+
     /// Prints the totals; the exit code is that of the first failure. A document that cannot be printed is one, too.
     pub(crate) fn finish(mut self, waited: Option<Waits>) -> ExitCode {
         self.waited = waited;
@@ -213,12 +239,20 @@ impl Report {
             self.unprinted.push_str(&end);
             self.flush();
         }
-        if self.format != Format::JsonErr && self.repeated > 0 && self.volume.prints_errors() {
-            let more = grouped(self.repeated);
-            let urls = if self.repeated == 1 { "URL" } else { "URLs" };
-            let text =
-                format!("{more} more {urls} failed in the same way: no connection to the server can be made");
-            run::complain(&text);
+        if self.format != Format::JsonErr && self.volume.prints_errors() {
+            for (count, why) in [
+                (self.repeated, "no connection to the server can be made"),
+                (
+                    self.existing,
+                    "their files exist; --skip-existing leaves them out",
+                ),
+            ] {
+                let urls = if count == 1 { "URL" } else { "URLs" };
+                if count > 0 {
+                    let text = format!("{} more {urls} failed in the same way: {why}", grouped(count));
+                    run::complain(&text);
+                }
+            }
         }
         // The sentence about a single failed URL is enough.
         let said = self.results == 1 && self.failures == 1;
@@ -234,6 +268,7 @@ impl Report {
             failures: self.failures,
             bytes: self.bytes,
             resumed: self.resumed,
+            unchanged: self.unchanged,
             seconds,
             megabytes_per_second: rate(self.received(), seconds),
             interrupted,
@@ -251,12 +286,15 @@ impl Report {
     fn closing_line(&self, seconds: f64) -> String {
         let mut line = moved(self.received(), seconds);
         if self.results > 1 {
-            let files = self.results - self.failures;
+            let files = self.results - self.failures - self.not_modified;
             let noun = if files == 1 { "file" } else { "files" };
             line = format!("{} {noun}, {line}", grouped(files));
         }
         if self.resumed > 0 {
             line.push_str(&format!("; {} bytes were there already", grouped(self.resumed)));
+        }
+        if self.unchanged > 0 {
+            line.push_str(&format!("; {} unchanged", grouped(self.unchanged)));
         }
         if self.failures > 0 {
             line.push_str(&format!("; {} failed", grouped(self.failures)));
@@ -306,6 +344,8 @@ struct Totals<'a> {
     bytes: u64,
     #[serde(skip_serializing_if = "is_zero")]
     resumed: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    unchanged: u64,
     seconds: f64,
     megabytes_per_second: f64,
     interrupted: bool,

@@ -18,6 +18,7 @@ use crate::transfer::progress::Share;
 use crate::transfer::receive::file_job;
 
 use super::likeness::Likeness;
+use super::walk::FoundFolders;
 
 /// A body of at most this many bytes is downloaded again rather than looked up on the disk: the lookup would wake a thread
 /// for each of 10,000 files, and the record beside a part costs as much as receiving 100 KB.
@@ -50,6 +51,10 @@ pub(super) struct Download {
     wrong_range: Option<&'static str>,
     /// Another program has begun the file (`--continue`).
     begun: bool,
+    /// Only a body that was modified after this is wanted.
+    pub(super) since: Option<HeaderValue>,
+    /// Where it goes if it turns out to be a folder.
+    pub(super) folders: Option<FoundFolders>,
     /// Its name is that of the response, and not looked up again.
     pub(super) is_named_by_header: bool,
 }
@@ -91,6 +96,8 @@ impl Download {
             whole_only: false,
             wrong_range: None,
             begun: false,
+            since: None,
+            folders: None,
             is_named_by_header: false,
         }
     }

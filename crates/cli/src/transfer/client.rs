@@ -1,5 +1,6 @@
 //! URLs, the `Client` that the options describe, and the check of a status.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,32 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, Failure> {
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
     Ok(Address { url, login })
+}
+
+/// A typed URL with a scheme: without one, https is meant, or http on this machine. Only what looks like a host gets one: it has
+/// a dot, a port or brackets, or is localhost.
+pub(crate) fn with_scheme(text: &str) -> String {
+    let host = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !name.ends_with(':') && !port.contains(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
+    let is_name = |letter: char| letter.is_alphanumeric() || "-._[]:".contains(letter);
+    let is_host = name.starts_with('[') && name.ends_with(']')
+        || name.eq_ignore_ascii_case("localhost")
+        || name.contains('.') && !name.starts_with('.')
+        || !name.is_empty() && port.is_some();
+    if !is_host || !name.chars().all(is_name) || !port.is_none_or(is_port) {
+        return text.to_owned();
+    }
+    let address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    let is_here =
+        name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback());
+    format!("{}://{text}", if is_here { "http" } else { "https" })
 }
 
 /// Whether a URL names the network interface of an address, as in `[fe80::1%25eth0]` (RFC 6874) or `[fe80::1%eth0]`.
@@ -331,6 +358,40 @@ mod tests {
 
     use super::*;
     use crate::args::{Args, Command};
+
+    #[test]
+    fn a_host_without_a_scheme_gets_one_and_nothing_else_does() {
+        for (text, with) in [
+            ("example.org/x", "https://example.org/x"),
+            ("example.org", "https://example.org"),
+            ("example.org:8443/x?y", "https://example.org:8443/x?y"),
+            ("nas:8080/x", "https://nas:8080/x"),
+            ("localhost/x", "http://localhost/x"),
+            ("127.0.0.1:8080/x", "http://127.0.0.1:8080/x"),
+            ("[::1]:8080/", "http://[::1]:8080/"),
+            ("[2001:db8::1]/", "https://[2001:db8::1]/"),
+        ] {
+            assert_eq!(with_scheme(text), with);
+            assert!(Url::parse(with).is_ok());
+        }
+        for text in [
+            "http://h/x",
+            "ftp://h.example/",
+            "mailto:a@b.example",
+            "user:1@h.example/",
+            "copy",
+            "./x.iso",
+            "../x",
+            "/x.y",
+            "",
+            "a b.c",
+            "data:text/plain,x",
+            "h:/x",
+            "::1",
+        ] {
+            assert_eq!(with_scheme(text), text);
+        }
+    }
 
     #[test]
     fn every_status_of_400_or_above_and_101_is_a_failure() {

@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use fullbore_files::aside;
@@ -39,6 +40,8 @@ pub(crate) struct PartialFile {
     is_full: bool,
     /// Of what was written.
     digest: Option<Box<Digest>>,
+    /// When the file was modified, for others; `None` for now.
+    time: Option<SystemTime>,
 }
 
 /// What is done with the parts of the key.
@@ -77,7 +80,13 @@ impl PartialFile {
             began: false,
             is_full: false,
             digest: None,
+            time: None,
         }
+    }
+
+    /// The file gets this time when it is complete.
+    pub(crate) fn set_time(&mut self, time: Option<SystemTime>) {
+        self.time = time;
     }
 
     /// The body must have this checksum.
@@ -293,6 +302,10 @@ impl PartialFile {
             return Ok(());
         };
         let Temporary { path: written, claim } = temporary;
+        if let Some(time) = self.time {
+            // A file system that keeps no times has the file all the same.
+            let _ = file.set_modified(time);
+        }
         match private::publish(&file, written, path, *force) {
             Ok(()) => {
                 drop(claim);

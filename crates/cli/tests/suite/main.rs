@@ -24,6 +24,7 @@ mod log;
 mod network;
 mod pages;
 mod partial;
+mod recursive;
 mod redirects;
 mod refused_rest;
 mod resume;

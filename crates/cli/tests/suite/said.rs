@@ -437,8 +437,12 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
     fs::write(root.path().join("begun"), &body(1)[..1_000])?;
     fs::write(root.path().join("tag"), "\"1\"")?;
     let other = serve(|_, _| response("304 Not Modified", "", b""))?;
+    let (copy, all) = (tempfile::tempdir()?, format!("{}/", serving.origin));
+    let copy = copy.path().display().to_string();
+    run(root.path(), ["get", "-r", &all, &copy])?.succeeded();
     for args in [
-        &["get", "--json", "-c", "-o", "begun", &file][..],
+        &["get", "--json", "-r", "-N", &all, &copy][..],
+        &["get", "--json", "-c", "-o", "begun", &file],
         &[
             "get",
             "--json",

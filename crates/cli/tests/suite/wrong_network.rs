@@ -147,7 +147,7 @@ fn wrong_proxies_and_addresses_are_explained() -> TestResult {
                 2,
                 &["'--no-location' cannot be used with '--location-trusted'"],
             ),
-            (&["h.invalid/x"], 3, &["h.invalid/x", "no scheme", "https://"]),
+            (&["h/x"], 3, &["h/x", "no scheme", "https://"]),
             (&["http://"], 3, &["http://", "host"]),
             (&["http://[::1"], 3, &["http://[::1"]),
             (&["http://h:99999/"], 3, &["h:99999", "port"]),

@@ -1,0 +1,514 @@
+//! `--recursive`: walks the folders of a server by their lists, and hands over what is to be downloaded.
+//!
+//! A folder leads to what is beneath it and nowhere else: a list or a redirect that leads out is not followed. Names become
+//! files below the folder of this side, and no link there is followed either. The queue of files is bounded by the downloads
+//! that take from it.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use glob::{MatchOptions, Pattern};
+use http::HeaderValue;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use url::Url;
+
+use crate::args::GetArgs;
+use crate::exit::{Exit, Failure};
+use crate::transfer::client::{Address, parse_url, without_credentials};
+use crate::transfer::receive::file_job;
+
+use super::fetch::Fetcher;
+use super::index::{Entry, Index};
+use super::list::Item;
+use super::names::segment_name;
+
+/// How many lists are requested at once.
+const LISTS: usize = 64;
+
+/// How many folders are walked. Without a limit, a server whose folders contain themselves would never end.
+const MOST_FOLDERS: usize = 100_000;
+
+/// How many files wait for their downloads.
+const READ_AHEAD: usize = 512;
+
+/// What to walk, and what to take of it.
+pub(super) struct Walk {
+    root: Address,
+    /// The folder of this side.
+    dir: PathBuf,
+    depth: usize,
+    filter: Filter,
+    /// `--newer`.
+    only_newer: bool,
+}
+
+/// `--accept` and `--reject`: patterns for paths below the folder.
+#[derive(Default)]
+struct Filter {
+    accept: Vec<Pattern>,
+    reject: Vec<Pattern>,
+}
+
+/// A folder to be walked.
+struct Folder {
+    address: Address,
+    /// Below the folder of this side.
+    path: PathBuf,
+    depth: usize,
+}
+
+/// The way back of what turns out to be a folder when it is downloaded. The walk lasts as long as one of these.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundFolders {
+    path: PathBuf,
+    depth: usize,
+    sender: mpsc::UnboundedSender<(Address, Self)>,
+}
+
+impl FoundFolders {
+    pub(super) fn add(&self, address: Address) {
+        // The walk has ended when the run is interrupted.
+        let _ = self.sender.send((address, self.clone()));
+    }
+}
+
+/// How many files are as they were.
+pub(super) type Same = Arc<AtomicU64>;
+
+impl Walk {
+    /// What the options ask for; `None` without `--recursive`.
+    ///
+    /// # Errors
+    /// The options contradict each other, or the URL or a pattern is invalid.
+    pub(super) fn from_args(args: &mut GetArgs) -> Result<Option<Self>, Failure> {
+        if !args.recursive {
+            return Ok(None);
+        }
+        let (url, dir) = match args.urls.as_slice() {
+            [url] => (url, None),
+            [url, dir] if args.dir.is_none() && !dir.contains("://") => (url, Some(PathBuf::from(dir))),
+            _ => {
+                return Err(Failure::usage(
+                    "--recursive takes one URL and at most one folder for its files, as in: fullbore get -r URL/ DIR",
+                ));
+            }
+        };
+        let root = parse_url(url)?;
+        let dir = dir.or(args.dir.take()).unwrap_or_else(|| own_folder(&root.url));
+        let walk = Self {
+            depth: usize::try_from(args.depth).unwrap_or(usize::MAX),
+            filter: Filter {
+                accept: patterns(&args.accept)?,
+                reject: patterns(&args.reject)?,
+            },
+            only_newer: args.newer,
+            root,
+            dir: dir.clone(),
+        };
+        args.urls.truncate(1);
+        args.dir = Some(dir);
+        Ok(Some(walk))
+    }
+
+    /// Walks, in a task of its own. The files come from the receiver.
+    pub(super) fn start(self, fetcher: Arc<Fetcher>) -> mpsc::Receiver<Result<Item, Failure>> {
+        let (sender, receiver) = mpsc::channel(READ_AHEAD);
+        // A dropped receiver ends the walk.
+        tokio::spawn(async move {
+            let _ = self.run(&fetcher, &sender).await;
+        });
+        receiver
+    }
+
+    /// # Errors
+    /// Nobody takes the files any more.
+    async fn run(
+        self,
+        fetcher: &Arc<Fetcher>,
+        sender: &mpsc::Sender<Result<Item, Failure>>,
+    ) -> Result<(), Closed> {
+        let this = Arc::new(self);
+        let mut waiting = VecDeque::from([Folder {
+            address: this.root.clone(),
+            path: PathBuf::new(),
+            depth: 0,
+        }]);
+        let (mut asked, mut walked, mut told) = (JoinSet::new(), 0, false);
+        let (back, mut returned) = mpsc::unbounded_channel::<(Address, FoundFolders)>();
+        let mut back = Some(back);
+        loop {
+            while asked.len() < LISTS {
+                let Some(folder) = waiting.pop_front() else { break };
+                let (fetcher, this) = (Arc::clone(fetcher), Arc::clone(&this));
+                asked.spawn(async move { this.visit(&fetcher, folder).await });
+            }
+            let visited = tokio::select! {
+                Some(visited) = asked.join_next() => visited,
+                // While folders are walked there is a sender here too.
+                found = returned.recv() => {
+                    let Some((address, of)) = found else { return Ok(()) };
+                    if of.depth <= this.depth && !this.filter.rejects_folder(&of.path) {
+                        waiting.push_back(Folder { address, path: of.path, depth: of.depth });
+                    }
+                    back = Some(of.sender);
+                    continue;
+                }
+            };
+            let panicked = |error| {
+                Failure::new(
+                    Exit::Other,
+                    format!("a list failed by an error of fullbore: {error}"),
+                )
+            };
+            match visited.map_err(panicked).and_then(|visited| visited) {
+                Err(failure) => send(sender, Err(failure)).await?,
+                Ok(visited) => {
+                    for failure in visited.failures {
+                        send(sender, Err(failure)).await?;
+                    }
+                    for mut item in visited.items {
+                        item.folders =
+                            back.clone()
+                                .zip(item.place.clone())
+                                .map(|(sender, path)| FoundFolders {
+                                    path,
+                                    depth: visited.depth + 1,
+                                    sender,
+                                });
+                        send(sender, Ok(item)).await?;
+                    }
+                    for folder in visited.folders {
+                        if walked + waiting.len() < MOST_FOLDERS {
+                            waiting.push_back(folder);
+                        } else if !std::mem::replace(&mut told, true) {
+                            let text = format!(
+                                "{}: more than {MOST_FOLDERS} folders; the rest is left out. Download parts of it separately",
+                                this.root.url
+                            );
+                            send(sender, Err(Failure::new(Exit::TooLarge, text))).await?;
+                        }
+                    }
+                    walked += 1;
+                }
+            }
+            if asked.is_empty() && waiting.is_empty() {
+                back = None;
+            }
+        }
+    }
+
+    /// Reads the list of a folder, and looks at what is there of it.
+    async fn visit(self: &Arc<Self>, fetcher: &Fetcher, folder: Folder) -> Result<Visited, Failure> {
+        let (url, index) = fetcher.list(&folder.address).await?;
+        let this = Arc::clone(self);
+        let found = file_job(move || Ok(this.look(&url, folder, index))).await?;
+        fetcher.same.fetch_add(found.same, Ordering::Relaxed);
+        Ok(found)
+    }
+
+    /// Decides about the entries. Blocks.
+    fn look(&self, url: &Url, folder: Folder, index: Index) -> Visited {
+        let mut visited = Visited {
+            depth: folder.depth,
+            ..Visited::default()
+        };
+        let shown = without_credentials(url.as_str());
+        if index.is_partial {
+            let text = format!("{shown}: the server lists only a part of this folder; the rest is left out");
+            visited.failures.push(Failure::new(Exit::TooLarge, text));
+        }
+        for name in index.refused {
+            let text = format!(
+                "{shown}: the list has the name {name:?}, which no file here, or no URL, can have; it is left out"
+            );
+            visited.failures.push(Failure::new(Exit::LocalIo, text));
+        }
+        // An empty folder is one too; with patterns, a folder is there for what it has.
+        let mut is_made = false;
+        if self.filter.accept.is_empty() {
+            match make(&self.dir, &folder.path) {
+                Ok(()) => is_made = true,
+                Err(failure) => {
+                    visited.failures.push(failure);
+                    return visited;
+                }
+            }
+        }
+        for mut entry in index.entries {
+            let path = folder.path.join(&entry.name);
+            // Some servers list folders without a slash, and this one was walked before.
+            if !entry.is_folder && entry.size.is_none() && is_own_folder(&self.dir.join(&path)) {
+                entry.is_folder = true;
+                entry.url.set_path(&format!("{}/", entry.url.path()));
+            }
+            if entry.is_folder {
+                if folder.depth < self.depth && !self.filter.rejects_folder(&path) {
+                    visited.folders.push(Folder {
+                        address: Address {
+                            url: entry.url,
+                            login: folder.address.login.clone(),
+                        },
+                        path,
+                        depth: folder.depth + 1,
+                    });
+                }
+                continue;
+            }
+            if !self.filter.takes(&path) {
+                continue;
+            }
+            if !std::mem::replace(&mut is_made, true) {
+                if let Err(failure) = make(&self.dir, &folder.path) {
+                    visited.failures.push(failure);
+                    return visited;
+                }
+            }
+            match self.item(&folder.address, &entry, path) {
+                Ok(Some(item)) => visited.items.push(item),
+                Ok(None) => visited.same += 1,
+                Err(failure) => visited.failures.push(failure),
+            }
+        }
+        visited
+    }
+
+    /// The download of an entry; `None` when the file here is the same.
+    fn item(&self, folder: &Address, entry: &Entry, path: PathBuf) -> Result<Option<Item>, Failure> {
+        let place = self.dir.join(&path);
+        let found = match std::fs::symlink_metadata(&place) {
+            Ok(found) if found.is_file() => Some(found),
+            Ok(found) => return Err(in_the_way(&place, &found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Failure::from_io("access", &place, &error)),
+        };
+        let found = found.filter(|_| self.only_newer);
+        let modified = found.as_ref().and_then(modified);
+        let is_same = found.as_ref().is_some_and(|found| {
+            entry.size == Some(found.len()) && entry.modified.is_some() && entry.modified <= modified
+        });
+        if is_same {
+            return Ok(None);
+        }
+        // A list that tells sizes and times has told that this file is another one.
+        let is_told = entry.size.is_some() && entry.modified.is_some();
+        let since = modified
+            .filter(|_| !is_told)
+            .map(|seconds| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)));
+        let mut url = entry.url.clone();
+        if let Some(login) = &folder.login {
+            // Both succeed for a URL with a host.
+            let _ = url.set_username(&login.name);
+            let _ = url.set_password(login.password.as_deref());
+        }
+        Ok(Some(Item {
+            url: url.into(),
+            place: Some(path),
+            replaces: found.is_some(),
+            since: since.and_then(|date| HeaderValue::try_from(date).ok()),
+            ..Item::default()
+        }))
+    }
+}
+
+/// What a folder has.
+#[derive(Default)]
+struct Visited {
+    depth: usize,
+    folders: Vec<Folder>,
+    items: Vec<Item>,
+    failures: Vec<Failure>,
+    same: u64,
+}
+
+/// Nobody takes the files any more.
+struct Closed;
+
+async fn send(
+    sender: &mpsc::Sender<Result<Item, Failure>>,
+    item: Result<Item, Failure>,
+) -> Result<(), Closed> {
+    sender.send(item).await.map_err(|_| Closed)
+}
+
+/// Whole seconds since 1970.
+fn modified(found: &Metadata) -> Option<u64> {
+    let since = found
+        .modified()
+        .ok()?
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()?;
+    Some(since.as_secs())
+}
+
+/// The folder for the files of a URL: named after its last segment, or its host.
+fn own_folder(url: &Url) -> PathBuf {
+    let path = url.path().trim_end_matches('/');
+    match segment_name(path.rsplit('/').next().unwrap_or_default()) {
+        Some(name) => name.into(),
+        None => url
+            .host_str()
+            .unwrap_or("files")
+            .replace(['[', ']', ':'], "_")
+            .into(),
+    }
+}
+
+/// Whether there is a folder, and no link to one.
+fn is_own_folder(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
+}
+
+/// Makes a folder below this one, and those above it.
+///
+/// # Errors
+/// It cannot be made, or a link or a file is in its place: what is behind a link is not ours to fill.
+fn make(dir: &Path, path: &Path) -> Result<(), Failure> {
+    let mut folder = dir.to_owned();
+    for name in path.iter() {
+        folder.push(name);
+        match std::fs::create_dir(&folder) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let found = std::fs::symlink_metadata(&folder);
+                let found = found.map_err(|error| Failure::from_io("access", &folder, &error))?;
+                if !found.is_dir() {
+                    return Err(in_the_way(&folder, &found));
+                }
+            }
+            Err(error) => return Err(Failure::from_io("create the folder", &folder, &error)),
+        }
+    }
+    Ok(())
+}
+
+fn in_the_way(path: &Path, found: &Metadata) -> Failure {
+    let what = match (found.is_symlink(), found.is_dir()) {
+        (true, _) => "a symbolic link, which --recursive does not follow",
+        (_, true) => "a folder, and the server has a file of this name",
+        _ => "no folder and no regular file",
+    };
+    Failure::new(
+        Exit::Exists,
+        format!(
+            "{} is {what}; move it away, or download to another folder",
+            path.display()
+        ),
+    )
+}
+
+/// `*` and `?` stand for characters of one name, `**` for any number of folders.
+const MATCHING: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: false,
+};
+
+/// A pattern without a slash is one for names in every folder.
+fn patterns(texts: &[String]) -> Result<Vec<Pattern>, Failure> {
+    let read = |text: &String| {
+        let whole = match text.trim_end_matches('/').contains('/') {
+            true => text.trim_start_matches('/').to_owned(),
+            false => format!("**/{text}"),
+        };
+        Pattern::new(&whole)
+            .map_err(|error| Failure::usage(format!("the pattern {text:?} is invalid: {}", error.msg)))
+    };
+    texts.iter().map(read).collect()
+}
+
+impl Filter {
+    fn takes(&self, path: &Path) -> bool {
+        let matches = |pattern: &Pattern| pattern.matches_path_with(path, MATCHING);
+        (self.accept.is_empty() || self.accept.iter().any(matches)) && !self.reject.iter().any(matches)
+    }
+
+    /// Whether no file of a folder can be taken.
+    fn rejects_folder(&self, path: &Path) -> bool {
+        // A name that only a pattern for all names matches.
+        let any = path.join(OsStr::new("\u{10ffff}"));
+        self.reject.iter().any(|pattern| {
+            let text = pattern.as_str().trim_end_matches('/');
+            let is_it = Pattern::new(text).is_ok_and(|pattern| pattern.matches_path_with(path, MATCHING));
+            is_it || text.ends_with("**") && pattern.matches_path_with(&any, MATCHING)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(accept: &[&str], reject: &[&str]) -> Filter {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        Filter {
+            accept: patterns(&texts(accept)).unwrap(),
+            reject: patterns(&texts(reject)).unwrap(),
+        }
+    }
+
+    #[test]
+    fn patterns_match_names_everywhere_or_paths_from_the_folder_on() {
+        let all = filter(&[], &[]);
+        assert!(all.takes(Path::new("a/b.txt")) && !all.rejects_folder(Path::new("a")));
+        let some = filter(&["*.txt", "docs/**"], &["old.*", "tmp/", "a/b/**"]);
+        for (path, taken) in [
+            ("x.txt", true),
+            ("a/x.txt", true),
+            ("a/x.jpg", false),
+            ("docs/x.jpg", true),
+            ("docs/a/x", true),
+            ("a/docs/x", false),
+            ("a/old.txt", false),
+            ("docs/.hidden", true),
+        ] {
+            assert_eq!(some.takes(Path::new(path)), taken, "{path}");
+        }
+        for (path, rejected) in [
+            ("tmp", true),
+            ("a/tmp", true),
+            ("a", false),
+            ("a/b", true),
+            ("docs", false),
+        ] {
+            assert_eq!(some.rejects_folder(Path::new(path)), rejected, "{path}");
+        }
+        assert!(patterns(&["a**b".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_folder_is_named_after_its_url() {
+        let named = |url: &str| own_folder(&Url::parse(url).unwrap()).display().to_string();
+        for (url, name) in [
+            ("http://h/a/photos%202026/", "photos 2026"),
+            ("http://h/photos", "photos"),
+            ("http://example.org/", "example.org"),
+            ("http://[::1]:80/", "___1_"),
+            ("http://h/%2e%2e%2fx/", ".._x"),
+        ] {
+            assert_eq!(named(url), name, "{url}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_link_in_the_way_is_followed() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("dir");
+        std::fs::create_dir_all(dir.join("a")).unwrap();
+        std::os::unix::fs::symlink(base.path(), dir.join("out")).unwrap();
+        assert!(make(&dir, Path::new("a/b/c")).is_ok() && dir.join("a/b/c").is_dir());
+        for path in ["out", "out/x"] {
+            assert!(
+                make(&dir, Path::new(path)).is_err_and(|failure| failure.message.contains("symbolic link"))
+            );
+        }
+        assert!(!base.path().join("x").exists());
+    }
+}
