@@ -13,11 +13,13 @@ use std::io;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
 
 use crate::aside;
+use crate::conditional::END_OF_DATES;
 #[cfg(target_os = "linux")]
 use crate::optional::Optional;
 use crate::random::random;
@@ -44,7 +46,43 @@ pub(crate) struct Published {
     /// It replaced a file of that name.
     pub(crate) replaced: bool,
     pub(crate) metadata: Metadata,
+    /// It has the time that its sender gave.
+    pub(crate) is_dated: bool,
 }
+
+/// The seconds since 1970 of a file's modification, as its sender has them. The fraction stays that of this server's clock: a
+/// file that is replaced by one of the same length and second has another entity tag, which is made of length and time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ModifiedSecond(i64);
+
+impl ModifiedSecond {
+    /// Parses decimal seconds; a fraction is dropped. `None` for what is no number, and for a time that no HTTP-date has.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+        if !digits(whole.strip_prefix('-').unwrap_or(whole)) || !digits(fraction) {
+            return None;
+        }
+        let seconds = whole.parse().ok()?;
+        (EARLIEST_SECOND..END_OF_DATES as i64)
+            .contains(&seconds)
+            .then_some(Self(seconds))
+    }
+
+    /// This second, with the fraction of `now`.
+    fn time(self, now: SystemTime) -> Option<SystemTime> {
+        let fraction = now.duration_since(UNIX_EPOCH).ok()?.subsec_nanos();
+        let whole = Duration::from_secs(self.0.unsigned_abs());
+        let second = match self.0 {
+            0.. => UNIX_EPOCH.checked_add(whole),
+            _ => UNIX_EPOCH.checked_sub(whole),
+        };
+        second?.checked_add(Duration::from_nanos(fraction.into()))
+    }
+}
+
+/// The second of January 1900: before it, some file systems and systems have no times.
+const EARLIEST_SECOND: i64 = -2_208_902_400;
 
 impl PendingFile {
     /// A new, empty file for the name `name`.
@@ -89,6 +127,12 @@ impl PendingFile {
         aside::write_all(&mut self.file, batch)
     }
 
+    /// Sets the time of its modification. Returns whether the file system has it.
+    pub(crate) fn set_modified(&self, second: ModifiedSecond) -> bool {
+        let time = second.time(SystemTime::now());
+        time.is_some_and(|time| self.file.set_modified(time).is_ok())
+    }
+
     /// Gives the file its name in the folder `into`; with `replace`, in place of an existing file.
     ///
     /// # Errors
@@ -101,10 +145,7 @@ impl PendingFile {
         if self.temporary.is_none() {
             match link_unnamed(&self.file, into, name) {
                 Ok(()) => {
-                    return Ok(Published {
-                        replaced: false,
-                        metadata,
-                    });
+                    return Ok(self.published(false, metadata));
                 }
                 // Only a rename replaces a file, and a rename needs a name. The temporary name exists between two calls.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && replace => {
@@ -117,7 +158,17 @@ impl PendingFile {
         let temporary = self.temporary.as_deref().unwrap_or_default();
         let replaced = aside::rename(&self.directory, temporary, into, name, replace)?;
         self.temporary = None;
-        Ok(Published { replaced, metadata })
+        Ok(self.published(replaced, metadata))
+    }
+
+    /// `before` is what was known before the file had its name. The name has changed the time of the inode, which is a part of the
+    /// entity tag of a file that claims to be older than HTTP.
+    fn published(&self, replaced: bool, before: Metadata) -> Published {
+        Published {
+            replaced,
+            metadata: self.file.metadata().unwrap_or(before),
+            is_dated: false,
+        }
     }
 }
 
@@ -306,6 +357,37 @@ mod tests {
     use cap_std::ambient_authority;
 
     use super::*;
+
+    #[test]
+    fn a_second_is_a_number_that_a_date_of_http_can_have() {
+        for (text, second) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("1700000000", Some(1_700_000_000)),
+            ("1700000000.75", Some(1_700_000_000)),
+            ("253402300799", Some(253_402_300_799)),
+            ("253402300800", None),
+            ("-2208902401", None),
+            ("99999999999999999999", None),
+            ("", None),
+            ("-", None),
+            ("+1", None),
+            ("1.", None),
+            ("1e9", None),
+            ("0x10", None),
+            (" 1", None),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", None),
+        ] {
+            assert_eq!(ModifiedSecond::parse(text), second.map(ModifiedSecond), "{text}");
+        }
+        let now = UNIX_EPOCH + Duration::new(7, 250);
+        let of = |second| ModifiedSecond(second).time(now);
+        assert_eq!(of(5), Some(UNIX_EPOCH + Duration::new(5, 250)));
+        assert_eq!(
+            of(-5),
+            Some(UNIX_EPOCH - Duration::from_secs(5) + Duration::from_nanos(250))
+        );
+    }
 
     fn directory(path: &Path) -> Arc<Dir> {
         Arc::new(Dir::open_ambient_dir(path, ambient_authority()).unwrap())

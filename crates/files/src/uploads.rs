@@ -13,7 +13,7 @@ use bytes::Bytes;
 use cap_std::fs::{Dir, Metadata};
 use http::header::{CONTENT_RANGE, ETAG, LOCATION};
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
 
@@ -34,9 +34,13 @@ use crate::refusal::{
 use crate::resolve::Target;
 use crate::respond;
 use crate::settings::Settings;
-use crate::store::Published;
+use crate::store::{ModifiedSecond, Published};
 use crate::upload_limits::UploadLimits;
 use crate::writer::{Demand, Failure, Writer};
+
+/// The time of a file's modification in its sender's folder, in seconds since 1970: a field of ownCloud and Nextcloud, which
+/// rclone and dufs know too. The response says `accepted`.
+static MODIFIED: HeaderName = HeaderName::from_static("x-oc-mtime");
 
 /// What uploads are stored with.
 #[derive(Clone, Copy)]
@@ -94,6 +98,7 @@ where
             "uploads with content-range are not supported",
         ));
     }
+    let modified = modified(head)?;
     let mut length = BodyLength::new(store.settings.max_upload_bytes, &head.headers)?;
     let demands_absence = conditional::demands_absence(&head.headers);
     let replace = store.settings.overwrite && head.method == Method::PUT && !demands_absence;
@@ -109,6 +114,7 @@ where
     let at_first = holds.clone();
     let check = move |existing: Option<&Validators>| at_first(existing).map_err(|error| failure(&error));
     let mut writer = begin(store, &destination, length.announced.unwrap_or(0), replace, check).await?;
+    writer.set_modified(modified);
     if let Err(refusal) = gather(&mut writer, &mut length, pin!(body)).await {
         writer.abandon().await;
         return Err(refusal);
@@ -127,6 +133,21 @@ where
         }
         Err(error) => Err(failure(&error)),
     }
+}
+
+/// The time that a PUT gives its file. What no file can have is refused before the body is sent.
+fn modified(head: &Parts) -> Result<Option<ModifiedSecond>, Refusal> {
+    let Some(value) = head.headers.get(&MODIFIED).filter(|_| head.method == Method::PUT) else {
+        return Ok(None);
+    };
+    let second = value.to_str().ok().and_then(ModifiedSecond::parse);
+    let wrong = || {
+        refuse(
+            StatusCode::BAD_REQUEST,
+            "x-oc-mtime is not a number of seconds since 1970, between the years 1900 and 9999",
+        )
+    };
+    second.map(Some).ok_or_else(wrong)
 }
 
 /// Begins an upload: checks what can be checked before its body is read (RFC 9110 section 10.1.1), so that an upload that
@@ -221,7 +242,9 @@ fn stored(target: &Target, destination: &Destination, count: u64, published: &Pu
         (StatusCode::CREATED, location.ok())
     };
     let response = respond::text(status, &count.to_string());
-    respond::with(respond::with(response, ETAG, etag), LOCATION, location)
+    let response = respond::with(respond::with(response, ETAG, etag), LOCATION, location);
+    let accepted = published.is_dated.then(|| HeaderValue::from_static("accepted"));
+    respond::with(response, MODIFIED.clone(), accepted)
 }
 
 /// Where the file goes. A POST to a path that ends with a slash gets a generated name.

@@ -17,7 +17,7 @@ use crate::aside::MAX_SLICES;
 use crate::budget::Share;
 use crate::destination::Destination;
 use crate::jobs::Job;
-use crate::store::{PendingFile, Published};
+use crate::store::{ModifiedSecond, PendingFile, Published};
 use crate::upload_limits::UploadLimits;
 
 /// Why an upload cannot be stored.
@@ -46,6 +46,8 @@ pub(crate) struct Writer {
     batch_bytes: usize,
     /// When the first bytes of the batch arrived.
     since: Option<Instant>,
+    /// When its sender modified the file, if that is known.
+    modified: Option<ModifiedSecond>,
 }
 
 enum WriteState {
@@ -73,7 +75,13 @@ impl Writer {
             batch: Vec::new(),
             batch_bytes: 0,
             since: None,
+            modified: None,
         }
+    }
+
+    /// The file gets this time when it is whole.
+    pub(crate) fn set_modified(&mut self, modified: Option<ModifiedSecond>) {
+        self.modified = modified;
     }
 
     /// Takes received bytes.
@@ -149,7 +157,14 @@ impl Writer {
             let job = self.begin_job(move || {
                 let written = begun.write(&limits, &destination, &batch);
                 written.map_err(Failure::Io)?;
-                begun.publish(&limits, &destination, replace, demand)
+                // A file system without such times has the upload's.
+                let is_dated = self.modified.zip(begun.file.as_ref());
+                let is_dated = is_dated.is_some_and(|(second, file)| file.set_modified(second));
+                let published = begun.publish(&limits, &destination, replace, demand)?;
+                Ok(Published {
+                    is_dated,
+                    ..published
+                })
             });
             job.await.map_err(|_| Failure::Lost)?
         });

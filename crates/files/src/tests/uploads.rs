@@ -737,3 +737,63 @@ async fn a_list_of_tags_that_is_too_long_to_be_read_lets_an_upload_replace_nothi
     }
     assert_eq!(site.content("a"), "old");
 }
+
+#[tokio::test]
+async fn a_file_has_the_second_that_its_sender_gives_and_another_tag_for_each_upload() {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    let site = site();
+    let field = |answer: &Answer, name: &str| -> Option<String> {
+        let value = answer.headers.get(name)?;
+        value.to_str().ok().map(str::to_owned)
+    };
+    let modified = |name: &str| std::fs::metadata(site.path(name)).unwrap().modified().unwrap();
+    let put = |second: &'static str, text: &'static str| {
+        let fields = [("x-oc-mtime", second)];
+        let site = &site;
+        async move { site.send(Method::PUT, "/a/b", &fields, Script::text(text)).await }
+    };
+    let (mut tags, mut times) = (Vec::new(), Vec::new());
+    // Before 1980 and long after now, too.
+    for second in [1_000_000_000_u64, 1_000_000_000, 60, 4_102_444_800] {
+        let text = Box::leak(second.to_string().into_boxed_str());
+        let answer = put(text, "same").await;
+        assert_eq!(field(&answer, "x-oc-mtime").as_deref(), Some("accepted"));
+        let time = modified("a/b").duration_since(UNIX_EPOCH).unwrap();
+        assert_eq!(time.as_secs(), second);
+        times.push(time);
+        tags.push(field(&answer, "etag").unwrap());
+        let served = site.get("/a/b").await;
+        assert_eq!(field(&served, "etag").as_ref(), tags.last());
+        assert_eq!(field(&served, "last-modified").is_some(), second != 60);
+    }
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags.len(), 4, "{times:?}");
+    // A wrong time stores nothing.
+    let before = modified("a/b");
+    for wrong in ["", "soon", "1e9", "99999999999999999999"] {
+        let answer = put(wrong, "other").await;
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
+    assert_eq!((modified("a/b"), site.content("a/b").as_str()), (before, "same"));
+    // Without the field, and for POST, it is the time of the upload.
+    let long_ago = [
+        ("x-oc-mtime", "1000000000"),
+        ("content-type", "application/octet-stream"),
+    ];
+    let posted = site
+        .send(Method::POST, "/a/c", &long_ago, Script::text("c"))
+        .await;
+    assert_eq!(
+        (posted.status.as_u16(), field(&posted, "x-oc-mtime")),
+        (201, None)
+    );
+    assert_eq!(field(&site.put("/a/b", "new").await, "x-oc-mtime"), None);
+    for name in ["a/b", "a/c"] {
+        assert!(
+            SystemTime::now()
+                .duration_since(modified(name))
+                .is_ok_and(|age| age.as_secs() < 60)
+        );
+    }
+}
