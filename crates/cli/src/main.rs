@@ -57,8 +57,8 @@ fn main() -> ExitCode {
         Command::Put(put) => {
             let volume = put.print.volume(verbose);
             prints_errors = volume.prints_errors();
-            leftovers.set_nothing_kept("the upload is not complete");
-            run::to_end(run::CLIENT_WORKERS, &leftovers, put::run(put, volume))
+            let command = put::run(put, volume, Arc::clone(&leftovers));
+            run::to_end(run::CLIENT_WORKERS, &leftovers, command)
         }
         Command::Demo => run::to_end(run::DEMO_WORKERS, &leftovers, demo::run()),
         Command::Link(link) => link_command::run(link),

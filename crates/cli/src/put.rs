@@ -1,7 +1,21 @@
-//! `fullbore put`: one upload, with the response body on standard output or in a file.
+//! `fullbore put`: one upload, with the response body on standard output or in a file; or many files and folders.
 //!
-//! `upload_body` is the request body.
+//! | module | subject |
+//! |---|---|
+//! | `upload_body` | a file or standard input as a request body |
+//! | `many` | the uploads of many files |
+//! | `tree` | the files of folders |
+//! | `existing` | what the server has (`--skip-existing`) |
+//! | `content` | reading small files |
+//! | `gate` | how many uploads are under way |
+//! | `tally` | the results of many files |
 
+mod content;
+mod existing;
+mod gate;
+mod many;
+mod tally;
+mod tree;
 mod upload_body;
 
 use std::future::Future;
@@ -25,7 +39,7 @@ use crate::args::PutArgs;
 use crate::exit::{Exit, Failure};
 use crate::figures::rate;
 use crate::key_log;
-use crate::run;
+use crate::run::{self, Leftovers};
 use crate::transfer::client::{self, Address, check_status, shown_url};
 use crate::transfer::output::{Format, json, moved};
 use crate::transfer::progress::{Progress, Share};
@@ -45,17 +59,31 @@ use upload_body::{Sent, UploadSource};
 /// How long the peer may read nothing of the request body after its response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Uploads the file that the arguments name.
+/// The time of a file's modification, in seconds since 1970: a field of ownCloud and Nextcloud, which rclone and dufs know too.
+static MODIFIED: HeaderName = HeaderName::from_static("x-oc-mtime");
+
+/// Uploads what the arguments name.
 ///
 /// # Errors
-/// The file was not sent completely, or the response was not received completely.
-pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failure> {
-    let mut address = client::parse_url(&args.url)?;
+/// Of one file: it was not sent completely, or the response was not received completely. Of many: what is wrong before the
+/// first request.
+pub(crate) async fn run(
+    args: PutArgs,
+    volume: Volume,
+    leftovers: Arc<Leftovers>,
+) -> Result<ExitCode, Failure> {
+    let typed = args.url()?;
+    if many::is_asked_for(&args).await? {
+        leftovers.set_nothing_kept("run the same command again with --skip-existing to send the rest");
+        return many::run(&args, &typed, volume).await;
+    }
+    leftovers.set_nothing_kept("the upload is not complete");
+    let mut address = client::parse_url(&typed)?;
     address.url = with_name(address.url, &args)?;
     let target = match &args.output {
         None => Target::Stdout { asked: false },
         Some(path) => {
-            refuse_one_file(&args.file, path).await?;
+            refuse_one_file(args.file(), path).await?;
             Target::named(path, args.force).await?
         }
     };
@@ -89,12 +117,12 @@ fn with_name(mut url: Url, args: &PutArgs) -> Result<Url, Failure> {
     if !url.path().ends_with('/') || args.method != http::Method::PUT {
         return Ok(url);
     }
-    if args.file == Path::new("-") {
+    if args.file() == Path::new("-") {
         return Err(Failure::usage(format!(
             "{url}: standard input has no name; end the URL with a name instead of a slash"
         )));
     }
-    if let Some(name) = args.file.file_name() {
+    if let Some(name) = args.file().file_name() {
         let name = percent_encode(name.as_encoded_bytes(), IN_PATH);
         let path = format!("{}{name}", url.path());
         url.set_path(&path);
@@ -150,7 +178,7 @@ impl Upload {
     async fn run(&mut self, args: PutArgs, target: Target) -> Result<(), Failure> {
         let url = self.address.url.clone();
         // The source may be a FIFO that nobody writes to.
-        let open = upload_body::open(&args.file);
+        let open = upload_body::open(args.file());
         let (body, sent) = self
             .limit
             .hold(url.as_str(), open)
@@ -175,7 +203,7 @@ impl Upload {
             self.progress.clear();
         }
         let limit = self.limit;
-        let end = self.end(&args.file, target, response, sent);
+        let end = self.end(args.file(), target, response, sent);
         limit
             .hold(url.as_str(), end)
             .await
@@ -215,7 +243,7 @@ impl Upload {
         body: UploadSource,
         sent: &Sent,
     ) -> Result<Response<Incoming>, Failure> {
-        let fields = RequestFields::new(&args.connection, std::slice::from_ref(&args.url)).await?;
+        let fields = RequestFields::new(&args.connection, std::slice::from_ref(&args.url()?)).await?;
         let redirects = Redirects::from_args(&args.connection);
         let mut hop = Hop {
             url: self.address.url.clone(),
@@ -497,6 +525,13 @@ impl Hop {
             request
                 .headers_mut()
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let second = sent
+            .modified()
+            .filter(|_| self.method == Method::PUT && self.body.is_some());
+        if let Some(second) = second {
+            let fields = request.headers_mut();
+            fields.entry(&MODIFIED).or_insert(HeaderValue::from(second));
         }
         Ok(request)
     }

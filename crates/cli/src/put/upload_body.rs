@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::{mpsc, oneshot};
 
+use super::existing::second_of;
 use crate::exit::{Exit, Failure};
 use crate::transfer::detached::detached;
 
@@ -34,6 +35,8 @@ pub(super) enum UploadSource {
 /// The state of a body that was passed to the library.
 pub(super) struct Sent {
     length: Option<u64>,
+    /// The second of its modification.
+    modified: Option<i64>,
     state: Arc<State>,
     /// `None` once it has come.
     ended: Option<oneshot::Receiver<()>>,
@@ -70,6 +73,11 @@ impl Sent {
     /// The length of the body, if it was known at the start.
     pub(super) fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// The second in which the file was modified; `None` for a stream.
+    pub(super) fn modified(&self) -> Option<i64> {
+        self.modified
     }
 
     /// Why the body could not be read.
@@ -124,7 +132,7 @@ pub(super) async fn open(path: &Path) -> Result<(UploadSource, Sent), Failure> {
 }
 
 /// The body of a regular file from `start` on.
-fn of_file(file: File, path: &Path, found: &Metadata, start: u64) -> (UploadSource, Sent) {
+pub(super) fn of_file(file: File, path: &Path, found: &Metadata, start: u64) -> (UploadSource, Sent) {
     let length = found.len() - start;
     let (ending, ended) = oneshot::channel();
     let state = Arc::new(State::default());
@@ -143,6 +151,7 @@ fn of_file(file: File, path: &Path, found: &Metadata, start: u64) -> (UploadSour
     };
     let sent = Sent {
         length: Some(length),
+        modified: found.modified().ok().and_then(second_of),
         state,
         ended: Some(ended),
     };
@@ -321,6 +330,7 @@ impl StreamBody {
         };
         let sent = Sent {
             length,
+            modified: None,
             state,
             ended: Some(ended),
         };

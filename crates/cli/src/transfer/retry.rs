@@ -116,6 +116,11 @@ impl Failed {
 }
 
 impl Failed {
+    /// The server has too much to do (429, 503).
+    pub(crate) fn is_busy(&self) -> bool {
+        self.failure.exit == Exit::Status && self.of_origin
+    }
+
     /// Adds the text of the error response.
     pub(crate) async fn with_body(mut self, response: Response<Incoming>) -> Self {
         self.failure.body = error_body::read(response).await;
