@@ -102,11 +102,11 @@ impl PutArgs {
         match self.operands.as_slice() {
             [_, .., url] => Ok(url.to_string_lossy().into_owned()),
             [one] => Err(Failure::usage(format!(
-                "{}: name the file and the URL: fullbore put FILE… URL",
+                "{}: the file or the URL is missing: fullbore put <FILE>... <URL>",
                 one.display()
             ))),
             [] => Err(Failure::usage(
-                "name the file and the URL: fullbore put FILE… URL",
+                "the file and the URL are missing: fullbore put <FILE>... <URL>",
             )),
         }
     }

@@ -89,7 +89,8 @@ impl Pass<'_> {
             return;
         }
         let fall = if state.has_grown { LATER_FALL } else { FIRST_FALL };
-        let limit = (state.limit / fall).max(1);
+        let under_way = (state.limit + state.debt).saturating_sub(self.gate.free.available_permits());
+        let limit = (state.limit.min(under_way) / fall).max(1);
         state.debt += state.limit - limit;
         state.debt -= self.gate.free.forget_permits(state.debt);
         state.limit = limit;
@@ -130,12 +131,15 @@ mod tests {
         }
         assert_eq!((gate.state().limit, gate.free.available_permits()), (9, 9));
         step();
-        gate.enter().await.refused();
-        assert_eq!((gate.state().limit, gate.free.available_permits()), (4, 4));
-        for _ in 0..3 {
-            step();
-            gate.enter().await.refused();
+        for _ in 0..9 {
+            passes.push(gate.enter().await);
         }
+        step();
+        passes.drain(..).for_each(Pass::refused);
+        assert_eq!((gate.state().limit, gate.free.available_permits()), (4, 4));
+        // One that is alone.
+        step();
+        gate.enter().await.refused();
         assert_eq!((gate.state().limit, gate.free.available_permits()), (1, 1));
         for _ in 0..10_000 {
             gate.enter().await.succeeded();

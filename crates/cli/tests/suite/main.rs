@@ -25,6 +25,8 @@ mod network;
 mod pages;
 mod partial;
 mod recursive;
+#[cfg(target_os = "linux")]
+mod put_trees;
 mod redirects;
 mod refused_rest;
 mod resume;

@@ -286,8 +286,8 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         ),
         (
             &["put", "folder", url],
-            17,
-            "cannot read folder: it is a folder; give the path of a file",
+            2,
+            "end the URL with a slash to send several files or a folder",
         ),
         (&["put", "-o", "folder", "file", url], 15, "folder is a folder"),
         // Addresses.
