@@ -51,6 +51,8 @@ const MEMORY: usize = 64 << 20;
 const READERS: usize = 4;
 /// The batches whose folders' lists are awaited, with `--skip-existing`.
 const ASKED: usize = 128;
+/// The files that are ready and wait for others, at most and about.
+const READY: usize = 4_096;
 /// The large files that are open at once: each has a descriptor and a thread.
 const LARGE: usize = 16;
 /// How often a file is repeated that a full server refuses, while no other one succeeds.
@@ -227,7 +229,7 @@ impl Run {
                     self.begin(ready, tally);
                 }
                 Some(_) = self.reading.join_next() => {}
-                batch = next(&mut self.batches), if self.batches.is_some() && self.reading.len() < most_read => {
+                batch = next(&mut self.batches), if self.wants_batch(most_read) => {
                     match batch {
                         Some(batch) => self.read(batch),
                         None => (self.batches, self.reader) = (None, None),
@@ -236,6 +238,10 @@ impl Run {
                 else => return,
             }
         }
+    }
+
+    fn wants_batch(&self, most_read: usize) -> bool {
+        self.batches.is_some() && self.reading.len() < most_read && self.ready.len() < READY
     }
 
     fn read(&mut self, batch: Batch) {

@@ -505,5 +505,31 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
     }
     got.retain(of_http1);
     assert_eq!(got, documented("## `put --json`")?);
+    let mut got = BTreeSet::new();
+    fs::write(root.path().join("gone"), "x")?;
+    let refusing = [
+        "put",
+        "--json",
+        "--http1.1",
+        "gone",
+        "none",
+        &format!("{origin}/"),
+    ];
+    for args in [
+        refusing,
+        [
+            "put",
+            "--json",
+            "--http2",
+            "file",
+            "none",
+            &format!("{}/", serving.origin),
+        ],
+    ] {
+        let ended = run(root.path(), args)?;
+        paths(&serde_json::from_slice(&ended.stdout)?, "", &mut got);
+    }
+    got.retain(|path| !path.starts_with("totals.waited."));
+    assert_eq!(got, documented("## `put --json` of folders")?);
     Ok(())
 }
