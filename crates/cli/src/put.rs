@@ -18,6 +18,7 @@ mod tally;
 mod tree;
 mod upload_body;
 
+use std::ffi::OsStr;
 use std::future::Future;
 use std::io::{self, Write};
 use std::path::Path;
@@ -123,8 +124,7 @@ fn with_name(mut url: Url, args: &PutArgs) -> Result<Url, Failure> {
         )));
     }
     if let Some(name) = args.file().file_name() {
-        let name = percent_encode(name.as_encoded_bytes(), IN_PATH);
-        let path = format!("{}{name}", url.path());
+        let path = format!("{}{}", url.path(), encoded(name));
         url.set_path(&path);
     }
     Ok(url)
@@ -136,6 +136,11 @@ pub(crate) const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
+
+/// A name as a segment of a path.
+fn encoded(name: &OsStr) -> String {
+    percent_encode(name.as_encoded_bytes(), IN_PATH).to_string()
+}
 
 /// One upload. Dropping it unreported still prints the document.
 struct Upload {

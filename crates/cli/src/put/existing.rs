@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use fullbore::{Client, Incoming};
 
-use super::tree::{Batch, place_of};
+use super::encoded;
 
 /// The longest list that is read, in bytes: a server of this program lists 10,000 files, in 150 bytes each.
 const LONGEST_LIST: usize = 8 << 20;
@@ -89,20 +89,24 @@ impl Existing {
         }
     }
 
-    /// What the server has of each file of a batch.
-    pub(super) async fn of(self: &Arc<Self>, batch: &Batch) -> Vec<Option<Likeness>> {
-        let folder = &batch.folder;
-        let stand = folder.listing.get_or_init(|| self.list(&folder.place)).await;
+    /// What the server has of each of these files of a folder, whose place is encoded.
+    pub(super) async fn of(
+        self: &Arc<Self>,
+        listing: &Listing,
+        place: &str,
+        names: &[OsString],
+    ) -> Vec<Option<Likeness>> {
+        let stand = listing.get_or_init(|| self.list(place)).await;
         let Stand::Listed(listed, is_partial) = stand else {
-            return self.heads(batch, |_| true).await;
+            return self.heads(place, names, |_| true).await;
         };
         let found = |name: &OsString| listed.get(name.as_encoded_bytes()).copied();
         if *is_partial {
-            let heads = self.heads(batch, |name| found(name).is_none()).await;
-            let both = batch.names.iter().zip(heads);
+            let heads = self.heads(place, names, |name| found(name).is_none()).await;
+            let both = names.iter().zip(heads);
             return both.map(|(name, head)| found(name).or(head)).collect();
         }
-        batch.names.iter().map(found).collect()
+        names.iter().map(found).collect()
     }
 
     async fn list(&self, place: &str) -> Stand {
@@ -157,13 +161,14 @@ impl Existing {
 
     async fn heads(
         self: &Arc<Self>,
-        batch: &Batch,
+        place: &str,
+        names: &[OsString],
         wanted: impl Fn(&OsString) -> bool,
     ) -> Vec<Option<Likeness>> {
-        let mut found = vec![None; batch.names.len()];
+        let mut found = vec![None; names.len()];
         let mut asked = JoinSet::new();
-        for (at, name) in batch.names.iter().enumerate().filter(|(_, name)| wanted(name)) {
-            let url = format!("{}{}{}", self.base, place_of(&batch.folder, name), self.query);
+        for (at, name) in names.iter().enumerate().filter(|(_, name)| wanted(name)) {
+            let url = format!("{}{place}{}{}", self.base, encoded(name), self.query);
             let this = Arc::clone(self);
             asked.spawn(async move { (at, this.head(&url).await) });
         }

@@ -249,7 +249,10 @@ impl Run {
         let (existing, readers) = (self.existing.clone(), Arc::clone(&self.readers));
         self.reading.spawn(async move {
             let known = match existing {
-                Some(existing) => existing.of(&batch).await,
+                Some(existing) => {
+                    let folder = &batch.folder;
+                    existing.of(&folder.listing, &folder.place, &batch.names).await
+                }
                 None => Vec::new(),
             };
             let _turn = readers.acquire().await;

@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use percent_encoding::percent_encode;
 use tokio::sync::mpsc;
 
-use super::IN_PATH;
 use crate::exit::{Exit, Failure};
 use crate::figures::grouped;
 
+use super::encoded;
 use super::existing::Listing;
 
 /// The files of a batch, at most.
@@ -135,10 +134,6 @@ pub(super) fn stored_name(path: &Path) -> Option<OsString> {
         true => None,
         false => path.file_name().map(OsString::from),
     }
-}
-
-fn encoded(name: &std::ffi::OsStr) -> String {
-    percent_encode(name.as_encoded_bytes(), IN_PATH).to_string()
 }
 
 /// The place of a file in this folder.
