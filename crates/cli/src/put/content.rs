@@ -17,7 +17,7 @@ use super::existing::{Likeness, second_of};
 use super::tree::{Batch, LeftOut, place_of};
 
 /// A file up to this length is read whole before it is sent: one chunk of a body.
-const SMALL: u64 = 256 * 1024;
+pub(super) const SMALL: u64 = 256 * 1024;
 /// What a file counts at least: its names, its task and its request.
 const LEAST_COUNTED: usize = 4 * 1024;
 /// How often a file is read that changes meanwhile.

@@ -142,7 +142,10 @@ impl Existing {
     async fn document(&self, url: &str) -> Listed {
         let mut fields = self.fields.clone();
         fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        let Some(response) = self.ask(Method::GET, url, fields).await else {
+        let Some(response) = self
+            .ask(Method::GET, &format!("{url}{}", self.query), fields)
+            .await
+        else {
             return Listed::Other;
         };
         if response.status() == StatusCode::NOT_FOUND {

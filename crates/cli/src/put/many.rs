@@ -37,7 +37,7 @@ use crate::volume::Volume;
 
 use super::content::{self, Content, Named, Reader, Ready};
 use super::existing::Existing;
-use super::gate::Gate;
+use super::gate::{Gate, Window};
 use super::tally::Tally;
 use super::tree::{self, Batch, LeftOut, stored_name};
 use super::upload_body::{self, UploadSource};
@@ -138,6 +138,7 @@ pub(super) async fn run(args: &PutArgs, typed: &str, volume: Volume) -> Result<E
                 .unwrap_or(usize::MAX)
                 .min(Semaphore::MAX_PERMITS),
         ),
+        window: Window::new(),
         large: Semaphore::new(LARGE),
         succeeded: AtomicU64::new(0),
         keeps_times: AtomicBool::new(true),
@@ -318,6 +319,7 @@ struct Uploader {
     max_time: Option<Duration>,
     rate: Option<Arc<RateLimit>>,
     gate: Gate,
+    window: Window,
     large: Semaphore,
     succeeded: AtomicU64,
     /// Whether the server has said of each file that it has taken its time.
@@ -466,17 +468,26 @@ impl Uploader {
                 tokio::time::sleep_until(until).await;
             }
             let pass = self.gate.enter().await;
+            // A file that is read while it is sent is held back by TCP.
+            let bytes = match length <= content::SMALL {
+                true => Some(self.window.enter(length).await),
+                false => None,
+            };
             let limit = TimeLimit::new(self.max_time);
             let begun = Instant::now();
             let attempt = self.followed(&url, shown, length, modified, body);
             let broken = match limit.hold(shown, attempt).await {
                 Ok(Ok(())) => {
+                    if let Some(bytes) = bytes {
+                        bytes.succeeded();
+                    }
                     pass.succeeded();
                     return Ok(());
                 }
                 Ok(Err(broken)) => broken,
                 Err(late) => Broken::alone(late),
             };
+            drop(bytes);
             if let Some(fault) = fault() {
                 return Err(Broken::alone(Failed::permanent(fault)));
             }

@@ -35,8 +35,8 @@ pub(super) struct Tally {
     same: u64,
     failures: u64,
     first_failure: Option<Exit>,
-    /// How many failures there are of each sentence without its place.
-    kinds: BTreeMap<String, u64>,
+    /// How many failures there are of each sentence without its place and its numbers; and the first one, without its place.
+    kinds: BTreeMap<String, (u64, String)>,
     /// Whether the rest was not sent.
     is_stopped: bool,
     waited: Option<Waits>,
@@ -87,17 +87,19 @@ impl Tally {
         let is_first = self.failures == 0;
         self.failures += 1;
         self.first_failure.get_or_insert(failure.exit);
-        let mut kind = match place.is_empty() {
+        let mut sentence = match place.is_empty() {
             true => failure.message.clone(),
             false => failure.message.replace(place, "…"),
         };
         if let Some(body) = &failure.body {
-            kind.push_str(&format!(" ({body})"));
+            sentence.push_str(&format!(" ({body})"));
         }
+        let mut kind: String = sentence.chars().filter(|c| !c.is_ascii_digit()).collect();
         if !self.kinds.contains_key(&kind) && self.kinds.len() >= MOST_KINDS {
-            kind = "various reasons".to_owned();
+            kind = String::new();
+            sentence = "various reasons".to_owned();
         }
-        let count = self.kinds.entry(kind).or_default();
+        let (count, _) = self.kinds.entry(kind).or_insert((0, sentence));
         *count += 1;
         if *count <= SHOWN_OF_A_KIND && self.volume.prints_errors() {
             self.progress.aside(|| run::complain(failure));
@@ -134,7 +136,7 @@ impl Tally {
         self.progress.clear();
         let seconds = self.begun.elapsed().as_secs_f64();
         if self.volume.prints_errors() {
-            for (kind, count) in &self.kinds {
+            for (count, kind) in self.kinds.values() {
                 if *count > SHOWN_OF_A_KIND {
                     let more = *count - SHOWN_OF_A_KIND;
                     let noun = if more == 1 { "failure" } else { "failures" };
