@@ -29,7 +29,7 @@ use crate::refusal::{Refusal, bad_destination, bad_path, busy, failure, name_res
 use crate::report::Report;
 use crate::resolve::Target;
 use crate::respond;
-use crate::uploads::{Store, begin};
+use crate::uploads::{Store, When, begin};
 use crate::writer::Writer;
 
 /// The most bytes of a part's header. Those of browsers have some 200 bytes and the file's name.
@@ -223,7 +223,8 @@ impl<B: Body<Data = Bytes>> PartSource<'_, B> {
             .unwrap_or(0)
             .saturating_sub(self.length.count);
         let replace = store.settings.overwrite;
-        let mut writer = begin(store, &destination, announced, replace, |_| Ok(())).await?;
+        let when = When::BeforeItsBytes;
+        let mut writer = begin(store, &destination, announced, replace, when, |_| Ok(())).await?;
         match self.gather(part, &mut writer).await {
             Ok(bytes) => match writer.publish(replace, None).await {
                 Ok(_) => {

@@ -86,6 +86,7 @@ pub(crate) fn failure(failure: &Failure) -> Refusal {
         Failure::Io(error) => io_failure(error),
         Failure::Changed => precondition_failed(),
         Failure::Reserved => name_reserved(),
+        Failure::Refused(status, line) => refuse(*status, line),
         Failure::Lost => not_stored(),
     }
 }

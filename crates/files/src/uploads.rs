@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, Metadata};
-use http::header::{CONTENT_RANGE, ETAG, LOCATION};
+use http::header::{CONTENT_RANGE, ETAG, EXPECT, LOCATION};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Body;
@@ -41,6 +41,19 @@ use crate::writer::{Demand, Failure, Writer};
 /// The time of a file's modification in its sender's folder, in seconds since 1970: a field of ownCloud and Nextcloud, which
 /// rclone and dufs know too. The response says `accepted`.
 static MODIFIED: HeaderName = HeaderName::from_static("x-oc-mtime");
+
+/// The body of a request without `Expect` is on its way with its head if it has no more bytes than this: nothing is saved by a check
+/// before, which costs a job of its own. It is the least that RFC 9113 lets a client send ahead (section 6.9.2).
+const SENT_AT_ONCE: u64 = 65_535;
+
+/// When an upload is checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// So that what will be refused need not be sent (RFC 9110 section 10.1.1).
+    BeforeItsBytes,
+    /// In the job that writes the first of them.
+    WithItsBytes,
+}
 
 /// What uploads are stored with.
 #[derive(Clone, Copy)]
@@ -113,7 +126,14 @@ where
     };
     let at_first = holds.clone();
     let check = move |existing: Option<&Validators>| at_first(existing).map_err(|error| failure(&error));
-    let mut writer = begin(store, &destination, length.announced.unwrap_or(0), replace, check).await?;
+    let announced = length.announced;
+    let is_small = announced.is_some_and(|bytes| bytes <= SENT_AT_ONCE) && !head.headers.contains_key(EXPECT);
+    let when = if is_small {
+        When::WithItsBytes
+    } else {
+        When::BeforeItsBytes
+    };
+    let mut writer = begin(store, &destination, announced.unwrap_or(0), replace, when, check).await?;
     writer.set_modified(modified);
     if let Err(refusal) = gather(&mut writer, &mut length, pin!(body)).await {
         writer.abandon().await;
@@ -150,13 +170,13 @@ fn modified(head: &Parts) -> Result<Option<ModifiedSecond>, Refusal> {
     second.map(Some).ok_or_else(wrong)
 }
 
-/// Begins an upload: checks what can be checked before its body is read (RFC 9110 section 10.1.1), so that an upload that
-/// will be refused need not be sent. `check` has the validators of the existing file.
+/// Begins an upload, and checks it then or with its first bytes. `check` has the validators of the existing file.
 pub(crate) async fn begin(
     store: Store<'_>,
     destination: &Arc<Destination>,
     announced: u64,
     replace: bool,
+    when: When,
     check: impl FnOnce(Option<&Validators>) -> Result<(), Refusal> + Send + 'static,
 ) -> Result<Writer, Refusal> {
     if store.limits.is_full(destination.peer) {
@@ -165,12 +185,18 @@ pub(crate) async fn begin(
     let limits = Arc::clone(store.limits);
     let to = Arc::clone(destination);
     let work = move || may_begin(&limits, &to, announced, replace, check);
+    let mut writer = Writer::new(Arc::clone(store.limits), Arc::clone(destination));
+    if when == When::WithItsBytes {
+        let refused = |refusal: Refusal| Failure::Refused(refusal.status, refusal.line);
+        writer.set_check(Box::new(move || work().map_err(refused)));
+        return Ok(writer);
+    }
     let job = store
         .limits
         .jobs()
         .begin(&Handle::current(), destination.peer, work);
     job.await.map_err(|_| not_stored())??;
-    Ok(Writer::new(Arc::clone(store.limits), Arc::clone(destination)))
+    Ok(writer)
 }
 
 /// Reads the body to its end.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
+use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
@@ -30,9 +31,14 @@ pub(crate) enum Failure {
     Changed,
     /// The name answers for another path.
     Reserved,
+    /// The check of the upload has refused it, with this line.
+    Refused(StatusCode, String),
     /// A job panicked or was cancelled.
     Lost,
 }
+
+/// Checks an upload before its first bytes are written. Blocks.
+pub(crate) type Check = Box<dyn FnOnce() -> Result<(), Failure> + Send>;
 
 /// What a request demands of the existing file of this name in this folder. Blocks.
 pub(crate) type Demand = Box<dyn FnOnce(&Dir, &str) -> Result<(), Failure> + Send>;
@@ -48,13 +54,15 @@ pub(crate) struct Writer {
     since: Option<Instant>,
     /// When its sender modified the file, if that is known.
     modified: Option<ModifiedSecond>,
+    /// Runs in the first job, before it writes.
+    check: Option<Check>,
 }
 
 enum WriteState {
     /// No byte has arrived.
     New,
     Ready(Begun),
-    Writing(Job<io::Result<Begun>>),
+    Writing(Job<Result<Begun, Failure>>),
     /// Between two states, and for good after a failed write.
     Broken,
 }
@@ -76,7 +84,13 @@ impl Writer {
             batch_bytes: 0,
             since: None,
             modified: None,
+            check: None,
         }
+    }
+
+    /// The first job that writes checks the upload.
+    pub(crate) fn set_check(&mut self, check: Check) {
+        self.check = Some(check);
     }
 
     /// The file gets this time when it is whole.
@@ -132,8 +146,11 @@ impl Writer {
         self.batch_bytes = 0;
         self.since = None;
         let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
+        let check = self.check.take();
         self.state = WriteState::Writing(self.begin_job(move || {
-            begun.write(&limits, &destination, &batch)?;
+            check.map_or(Ok(()), |check| check())?;
+            let written = begun.write(&limits, &destination, &batch);
+            written.map_err(Failure::Io)?;
             Ok(begun)
         }));
         Ok(())
@@ -154,7 +171,9 @@ impl Writer {
             let mut begun = self.ready().await?;
             let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
             let batch = std::mem::take(&mut self.batch);
+            let check = self.check.take();
             let job = self.begin_job(move || {
+                check.map_or(Ok(()), |check| check())?;
                 let written = begun.write(&limits, &destination, &batch);
                 written.map_err(Failure::Io)?;
                 // A file system without such times has the upload's.
@@ -195,7 +214,7 @@ impl Writer {
     async fn ready(&mut self) -> Result<Begun, Failure> {
         match std::mem::replace(&mut self.state, WriteState::Broken) {
             WriteState::Ready(begun) => Ok(begun),
-            WriteState::Writing(job) => job.await.map_err(|_| Failure::Lost)?.map_err(Failure::Io),
+            WriteState::Writing(job) => job.await.map_err(|_| Failure::Lost)?,
             WriteState::New | WriteState::Broken => Err(Failure::Lost),
         }
     }
