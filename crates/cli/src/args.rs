@@ -56,13 +56,13 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Download URLs in parallel
+    /// Download URLs in parallel, or a folder. Saves or prints their bodies; it is no client for APIs
     #[command(after_help = get::EXAMPLES, after_long_help = after_help(&with_key_log(get::EXAMPLES)))]
     Get(GetArgs),
-    /// Upload a file and print the response
+    /// Upload files and folders, or one file and print the response
     #[command(after_help = put::EXAMPLES, after_long_help = after_help(&with_key_log(put::EXAMPLES)))]
     Put(PutArgs),
-    /// Serve a folder over HTTP/2 and HTTP/1.1
+    /// Serve a folder, or one file, over HTTP/2 and HTTP/1.1
     #[command(after_help = serve::EXAMPLES, after_long_help = with_key_log(&with_variables(serve::EXAMPLES)))]
     Serve(ServeArgs),
     /// Pass requests on to an application, as a reverse proxy

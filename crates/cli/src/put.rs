@@ -73,7 +73,7 @@ pub(crate) async fn run(
     volume: Volume,
     leftovers: Arc<Leftovers>,
 ) -> Result<ExitCode, Failure> {
-    let typed = args.url()?;
+    let typed = client::with_scheme(&args.url()?);
     if many::is_asked_for(&args).await? {
         leftovers.set_nothing_kept("run the same command again with --skip-existing to send the rest");
         return many::run(&args, &typed, volume).await;
@@ -248,7 +248,7 @@ impl Upload {
         body: UploadSource,
         sent: &Sent,
     ) -> Result<Response<Incoming>, Failure> {
-        let fields = RequestFields::new(&args.connection, std::slice::from_ref(&args.url()?)).await?;
+        let fields = RequestFields::new(&args.connection, &[client::with_scheme(&args.url()?)]).await?;
         let redirects = Redirects::from_args(&args.connection);
         let mut hop = Hop {
             url: self.address.url.clone(),

@@ -136,8 +136,12 @@ pub(crate) struct GetArgs {
     pub(crate) retry: u32,
 
     /// Replace existing files
-    #[arg(short, long)]
+    #[arg(long)]
     pub(crate) force: bool,
+
+    /// Fail at a status of 400 or above: the default. In curl too, -f does not replace files
+    #[arg(short, long, hide = true)]
+    pub(crate) fail: bool,
 
     /// Skip existing files. This continues a run that was stopped
     #[arg(long, conflicts_with = "force")]

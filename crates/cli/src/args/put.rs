@@ -64,8 +64,12 @@ pub(crate) struct PutArgs {
     pub(crate) connections: Option<u32>,
 
     /// Replace the file of -o if it exists
-    #[arg(short, long, requires = "output")]
+    #[arg(long, requires = "output")]
     pub(crate) force: bool,
+
+    /// Fail at a status of 400 or above: the default. In curl too, -f does not replace files
+    #[arg(short, long, hide = true)]
+    pub(crate) fail: bool,
 
     /// Print one JSON document on standard error, or on standard output with -o
     #[arg(long)]

@@ -34,12 +34,16 @@ const GET: [(&str, &str); 22] = [
     ("max_time", "Limit the time of each attempt, as in 90s"),
 ];
 
-const PUT: [(&str, &str); 14] = [
-    ("file", "The file to upload; `-` is standard input"),
+const PUT: [(&str, &str); 15] = [
     (
-        "url",
-        "Where to; one that ends in a slash gets the name of the file",
+        "operands",
+        "The files and folders, `-` for standard input, and last the URL",
     ),
+    (
+        "skip_existing",
+        "Send no file that the server has (size and time)",
+    ),
+    ("hidden", "Send names that begin with a dot, too"),
     ("method", "The method, such as POST [default: PUT]"),
     ("output", "Save the response to this file"),
     ("retry", "Repeat temporary failures N times"),
@@ -120,7 +124,7 @@ pub(super) fn with_short_help(command: Command, is_short: bool) -> Command {
 
 /// Lets `-h` say this of an option, and `--help` what it says otherwise.
 fn with(arg: Arg, short: &'static str, hides_default: bool) -> Arg {
-    let Some(long) = arg.get_help().map(ToString::to_string) else {
+    let Some(long) = arg.get_long_help().or(arg.get_help()).map(ToString::to_string) else {
         return arg;
     };
     let takes = arg.get_action().takes_values();

@@ -28,7 +28,7 @@ fn url(address: &str) -> String {
 fn a_wrong_url_exits_with_3() -> TestResult {
     for url in [
         "",
-        "example.org/x",
+        "example/x",
         "ftp://example.org/x",
         "http://",
         "http://[::1",
@@ -311,7 +311,7 @@ fn a_wrong_command_line_exits_with_2() -> TestResult {
         &["get", "-H", "connection: close", "http://h/a"],
         &["get", "--cacert", "x", "--insecure", "http://h/a"],
         &["put", "x"],
-        &["serve"],
+        &["serve", "--listen", "0.0.0.0:0"],
     ] {
         let ended = run(folder.path(), args)?;
         assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");

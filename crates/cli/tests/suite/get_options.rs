@@ -114,7 +114,7 @@ fn a_response_names_its_file_and_replaces_none() -> TestResult {
     assert_eq!(fs::read(folder.path().join("real name.txt"))?, b"old");
     get(folder.path(), &["-JO", "--skip-existing", &urls[0]])?.succeeded();
     assert_eq!(fs::read(folder.path().join("real name.txt"))?, b"old");
-    assert_eq!(get(folder.path(), &["-JOf", &urls[0]])?.code, Some(2));
+    assert_eq!(get(folder.path(), &["-JO", "--force", &urls[0]])?.code, Some(2));
     assert_eq!(get(folder.path(), &["-J", &urls[0]])?.code, Some(2));
     Ok(())
 }
@@ -242,7 +242,7 @@ fn a_body_that_did_not_change_is_not_downloaded() -> TestResult {
         "tag",
         "--etag-save",
         "tag",
-        "-f",
+        "--force",
         "-o",
         "out",
         &url,
@@ -250,7 +250,9 @@ fn a_body_that_did_not_change_is_not_downloaded() -> TestResult {
     get(folder.path(), &tags)?.succeeded();
     assert_eq!(names(folder.path())?, ["out", "tag"]);
     assert_eq!(fs::read(folder.path().join("tag"))?, b"\"1\"\n");
-    for args in [&tags[..], &["-z", "out", "-f", "-o", "out", &url]] {
+    // curl's -f is another option, which replaces nothing.
+    get(folder.path(), &["-f", "-o", "out", &url])?.failed_with(15);
+    for args in [&tags[..], &["-z", "out", "--force", "-o", "out", &url]] {
         fs::write(folder.path().join("out"), "mine")?;
         let ended = get(folder.path(), args)?;
         ended.succeeded();

@@ -24,9 +24,9 @@ mod log;
 mod network;
 mod pages;
 mod partial;
-mod recursive;
 #[cfg(target_os = "linux")]
 mod put_trees;
+mod recursive;
 mod redirects;
 mod refused_rest;
 mod resume;

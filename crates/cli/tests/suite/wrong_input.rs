@@ -187,7 +187,7 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         ),
         (&["completions", "csh"], 2, "possible values: bash"),
         // URLs.
-        (&["get", "example.org/x"], 3, "begin it with https:// or http://"),
+        (&["get", "example/x"], 3, "begin it with https:// or http://"),
         (
             &["get", "ftp://example.org/x"],
             3,
@@ -195,7 +195,7 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         ),
         (&["get", "http://h:99999/"], 3, "invalid port number"),
         (
-            &["put", "file", "example.org"],
+            &["put", "file", "example"],
             3,
             "begin it with https:// or http://",
         ),

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::around::{basic, entry};
 use super::{Site, ask_over_tcp, status, values};
-use crate::support::{TestResult, program, run};
+use crate::support::{Signal, TestResult, program, run, signal};
 
 fn folder() -> TestResult<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
@@ -41,7 +41,9 @@ fn the_network_gets_in_with_lan_and_is_told_what_cleartext_means() -> TestResult
         assert!(all.contains(&origin), "{origin}");
         let here = format!("http://127.0.0.1:{free}");
         assert_eq!(status(&ask_over_tcp(&here, "GET /other.txt", "")?), "200");
-        site.child.kill()?;
+        // It ends when it has said everything.
+        signal(&site.child, Signal::Terminate)?;
+        site.child.wait()?;
         let mut said = String::new();
         if let Some(mut stderr) = site.child.stderr.take() {
             stderr.read_to_string(&mut said)?;
