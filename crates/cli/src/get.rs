@@ -28,7 +28,7 @@ mod walk;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use http::header::{IF_RANGE, RANGE};
 use tokio::task::{JoinError, JoinSet};
@@ -54,7 +54,7 @@ use list::UrlList;
 use outputs::Outputs;
 use report::{Outcome, Report};
 use unreachable::Unreachable;
-use walk::{Same, Walk};
+use walk::Walk;
 
 /// The connections to an origin, without `--connections`.
 const MOST_CONNECTIONS: u32 = 8;
@@ -122,7 +122,7 @@ pub(crate) async fn run(
         conditions,
         decodes: args.compressed,
         keeps_times: args.remote_time || args.recursive,
-        same: Same::default(),
+        same: AtomicU64::default(),
         told_of_existing: AtomicBool::new(false),
     });
     let mut list = match walk {

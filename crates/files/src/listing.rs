@@ -539,7 +539,8 @@ fn write_sum(html: &mut String, listing: &Listing) {
         readable(bytes)
     );
     if !listing.entries.is_empty() {
-        html.push_str("<p><a href=\"?archive=tar\">Download as .tar</a></p>\n");
+        // No link: a program that follows all links would download each folder once more.
+        html.push_str("<form>\n<button name=\"archive\" value=\"tar\">Download as .tar</button>\n</form>\n");
     }
     if listing.is_partial {
         html.push_str("<p class=\"note\">The folder has more entries than are listed here.</p>\n");

@@ -3,7 +3,7 @@
 //! `get::run` spawns `Fetcher::fetch` for each URL. `Fetcher` has what the requests of a run share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -36,7 +36,6 @@ use super::outputs::Outputs;
 use super::report::Outcome;
 use super::resume::{Answer, Continuation, Download, Found};
 use super::unreachable::Unreachable;
-use super::walk::Same;
 
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
@@ -124,7 +123,7 @@ pub(crate) struct Fetcher {
     /// Whether files get the time of their bodies.
     pub(crate) keeps_times: bool,
     /// The files that a walk has found unchanged.
-    pub(crate) same: Same,
+    pub(crate) same: AtomicU64,
     /// A file that exists was told.
     pub(crate) told_of_existing: AtomicBool,
 }

@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 
 use crate::checksum::Checksum;
 use crate::exit::{Exit, Failure};
+use crate::transfer::client::Address;
 
 use super::names::is_plain_name;
-use super::walk::FoundFolders;
 
 /// The lines read ahead.
 const READ_AHEAD: usize = 512;
@@ -39,6 +39,22 @@ pub(crate) struct Item {
     pub(crate) since: Option<HeaderValue>,
     /// Where it goes if it turns out to be a folder.
     pub(crate) folders: Option<FoundFolders>,
+}
+
+/// The way back of what turns out to be a folder when it is downloaded. A walk lasts as long as one of these.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundFolders {
+    /// Below the folder of this side.
+    pub(super) path: PathBuf,
+    pub(super) depth: usize,
+    pub(super) sender: mpsc::UnboundedSender<(Address, Self)>,
+}
+
+impl FoundFolders {
+    pub(super) fn add(&self, address: Address) {
+        // The walk has ended when the run is interrupted.
+        let _ = self.sender.send((address, self.clone()));
+    }
 }
 
 /// An asynchronous iterator.

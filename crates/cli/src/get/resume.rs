@@ -18,7 +18,7 @@ use crate::transfer::progress::Share;
 use crate::transfer::receive::file_job;
 
 use super::likeness::Likeness;
-use super::walk::FoundFolders;
+use super::list::FoundFolders;
 
 /// A body of at most this many bytes is downloaded again rather than looked up on the disk: the lookup would wake a thread
 /// for each of 10,000 files, and the record beside a part costs as much as receiving 100 KB.

@@ -10,7 +10,7 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use glob::{MatchOptions, Pattern};
@@ -26,7 +26,7 @@ use crate::transfer::receive::file_job;
 
 use super::fetch::Fetcher;
 use super::index::{Entry, Index};
-use super::list::Item;
+use super::list::{FoundFolders, Item};
 use super::names::segment_name;
 
 /// How many lists are requested at once.
@@ -63,24 +63,6 @@ struct Folder {
     path: PathBuf,
     depth: usize,
 }
-
-/// The way back of what turns out to be a folder when it is downloaded. The walk lasts as long as one of these.
-#[derive(Clone, Debug)]
-pub(crate) struct FoundFolders {
-    path: PathBuf,
-    depth: usize,
-    sender: mpsc::UnboundedSender<(Address, Self)>,
-}
-
-impl FoundFolders {
-    pub(super) fn add(&self, address: Address) {
-        // The walk has ended when the run is interrupted.
-        let _ = self.sender.send((address, self.clone()));
-    }
-}
-
-/// How many files are as they were.
-pub(super) type Same = Arc<AtomicU64>;
 
 impl Walk {
     /// What the options ask for; `None` without `--recursive`.

@@ -82,7 +82,12 @@ async fn an_archive_has_every_file_below_the_folder_that_get_would_serve() {
     assert!(head.body.is_empty() && head.headers == answer.headers);
 
     // The page leads there; a folder that is not listed has no archive.
-    assert!(site.get("/a%20b/").await.text().contains("href=\"?archive=tar\""));
+    assert!(
+        site.get("/a%20b/")
+            .await
+            .text()
+            .contains("<button name=\"archive\" value=\"tar\">")
+    );
     assert_eq!(site.get("/none/?archive=tar").await.status, 404);
     let closed = Site::new();
     closed.write("dir/file", "x");
