@@ -540,7 +540,7 @@ fn write_sum(html: &mut String, listing: &Listing) {
     );
     if !listing.entries.is_empty() {
         // No link: a program that follows all links would download each folder once more.
-        html.push_str("<form>\n<button name=\"archive\" value=\"tar\">Download as .tar</button>\n</form>\n");
+        html.push_str("<form class=\"archive\">\n<button name=\"archive\" value=\"tar\">Download as .tar</button>\n</form>\n");
     }
     if listing.is_partial {
         html.push_str("<p class=\"note\">The folder has more entries than are listed here.</p>\n");

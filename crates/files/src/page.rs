@@ -16,7 +16,7 @@ const STYLE: &str = include_str!("page.css");
 
 /// Nothing is loaded and no script runs. The hash is that of [`STYLE`].
 const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'sha256-Z9hRX1OXNbhdqfDamgIFWDCBgSJnWTwznqv9yWEvOdM='; form-action 'self'; \
+    "default-src 'none'; style-src 'sha256-ghe4dFfoNryqrKXuGc/dhTzUBOm6B0FdP299kfaxQCM='; form-action 'self'; \
      base-uri 'none'; frame-ancestors 'none'",
 );
 

@@ -40,8 +40,8 @@ use super::unreachable::Unreachable;
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
 
-/// The longest list of a folder: some 500,000 files.
-const LONGEST_LIST: usize = 64 << 20;
+/// The longest list of a folder: some 100,000 files. So many as are read at once take 512 MiB at most.
+const LONGEST_LIST: usize = 16 << 20;
 
 /// The forms of lists that can be read.
 const LISTS: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
@@ -655,7 +655,7 @@ impl Fetcher {
         };
         let body = body.map_err(|error| match error.downcast::<fullbore::Error>() {
             Ok(error) => Failed::of(url.as_str(), &error),
-            Err(_) => wrong("the list of the folder is longer than 64 MiB, and is not read"),
+            Err(_) => wrong("the list of the folder is longer than 16 MiB, and is not read"),
         })?;
         match index::read(&url, &kind, &body.to_bytes()) {
             Some(index) => Ok((url, index)),
