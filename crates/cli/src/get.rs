@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use http::header::{IF_RANGE, RANGE};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::args::{GetArgs, HeaderLine};
@@ -123,6 +124,7 @@ pub(crate) async fn run(
         decodes: args.compressed,
         keeps_times: args.remote_time || args.recursive,
         same: AtomicU64::default(),
+        long_lists: Semaphore::new(fetch::LONG_LISTS),
         told_of_existing: AtomicBool::new(false),
     });
     let mut list = match walk {

@@ -2,16 +2,18 @@
 //!
 //! `get::run` spawns `Fetcher::fetch` for each URL. `Fetcher` has what the requests of a run share.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
+use bytes::{Buf as _, BufMut as _, Bytes};
 use fullbore::client::range::whole_length;
 use fullbore::{Client, Incoming};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Empty};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -40,8 +42,12 @@ use super::unreachable::Unreachable;
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
 
-/// The longest list of a folder: some 100,000 files. So many as are read at once take 512 MiB at most.
+/// The longest list of a folder: some 100,000 files.
 const LONGEST_LIST: usize = 16 << 20;
+
+/// A list that is longer than this is read beside [`LONG_LISTS`] others at most: a server may not fill the memory with lists.
+const SHORT_LIST: usize = 256 << 10;
+pub(super) const LONG_LISTS: usize = 16;
 
 /// The forms of lists that can be read.
 const LISTS: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
@@ -124,6 +130,8 @@ pub(crate) struct Fetcher {
     pub(crate) keeps_times: bool,
     /// The files that a walk has found unchanged.
     pub(crate) same: AtomicU64,
+    /// The permits to read long lists.
+    pub(crate) long_lists: Semaphore,
     /// A file that exists was told.
     pub(crate) told_of_existing: AtomicBool,
 }
@@ -645,7 +653,7 @@ impl Fetcher {
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().to_owned();
-        let body = Limited::new(response.into_body(), LONGEST_LIST).collect();
+        let body = self.gather(response.into_body());
         let body = match deadline {
             None => body.await,
             Some(at) => timeout_at(at, body).await.map_err(|_| {
@@ -653,16 +661,32 @@ impl Fetcher {
                 Failed::too_long(url.as_str(), "the list of the folder was not complete", limit)
             })?,
         };
-        let body = body.map_err(|error| match error.downcast::<fullbore::Error>() {
-            Ok(error) => Failed::of(url.as_str(), &error),
-            Err(_) => wrong("the list of the folder is longer than 16 MiB, and is not read"),
-        })?;
-        match index::read(&url, &kind, &body.to_bytes()) {
+        let body = body.map_err(|error| Failed::of(url.as_str(), &error))?;
+        let body =
+            body.ok_or_else(|| wrong("the list of the folder is longer than 16 MiB, and is not read"))?;
+        match index::read(&url, &kind, &body) {
             Some(index) => Ok((url, index)),
             None => Err(wrong(
                 "the server sends no list of this folder (JSON or HTML) that can be read; give the URLs of its files with -i",
             )),
         }
+    }
+
+    /// The body of a list; `None` if it is too long.
+    async fn gather(&self, body: Incoming) -> Result<Option<Vec<u8>>, fullbore::Error> {
+        let (mut body, mut list, mut permit) = (pin!(body), Vec::new(), None);
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            if list.len() + data.remaining() > LONGEST_LIST {
+                return Ok(None);
+            }
+            if list.len() + data.remaining() > SHORT_LIST && permit.is_none() {
+                // It is never closed.
+                permit = self.long_lists.acquire().await.ok();
+            }
+            list.put(data);
+        }
+        Ok(Some(list))
     }
 
     /// Sends a GET; `name` is the URL for messages. The client itself repeats requests that the peer refused without
