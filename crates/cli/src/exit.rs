@@ -47,7 +47,7 @@ exit_codes! {
     Proxy = 20, "proxy", "the proxy cannot be reached, refused, or cannot reach the server";
     Checksum = 21, "checksum", "the body does not have the checksum that was given";
     Listen = 22, "listen", "serve, link: the address cannot be listened on";
-    TooLarge = 23, "too-large", "the body is larger than --max-filesize";
+    TooLarge = 23, "too-large", "the body is larger than --max-filesize, or a folder than its list";
     Interrupted = 130, "interrupted", "Ctrl-C; run the same command again to resume";
     Terminated = 143, "terminated", "SIGTERM; run the same command again to resume";
 }

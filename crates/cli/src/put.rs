@@ -60,7 +60,7 @@ use upload_body::{Sent, UploadSource};
 /// How long the peer may read nothing of the request body after its response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time of a file's modification, in seconds since 1970: a field of ownCloud and Nextcloud, which rclone and dufs know too.
+/// The time of a file's modification, in seconds since 1970: a field of ownCloud and Nextcloud, which rclone sends too.
 static MODIFIED: HeaderName = HeaderName::from_static("x-oc-mtime");
 
 /// Uploads what the arguments name.

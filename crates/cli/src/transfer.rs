@@ -14,6 +14,7 @@ pub(crate) mod receive;
 pub(crate) mod redirects;
 pub(crate) mod request_fields;
 pub(crate) mod retry;
+pub(crate) mod seconds;
 pub(crate) mod source;
 pub(crate) mod state_folder;
 pub(crate) mod target;

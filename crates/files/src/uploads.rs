@@ -39,7 +39,7 @@ use crate::upload_limits::UploadLimits;
 use crate::writer::{Demand, Failure, Writer};
 
 /// The time of a file's modification in its sender's folder, in seconds since 1970: a field of ownCloud and Nextcloud, which
-/// rclone and dufs know too. The response says `accepted`.
+/// rclone sends too. The response says `accepted`.
 static MODIFIED: HeaderName = HeaderName::from_static("x-oc-mtime");
 
 /// The body of a request without `Expect` is on its way with its head if it has no more bytes than this: nothing is saved by a check

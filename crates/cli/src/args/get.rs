@@ -21,7 +21,7 @@ Examples:
 /// `fullbore get`.
 #[derive(Options, Debug)]
 pub(crate) struct GetArgs {
-    /// The URLs to download
+    /// The URLs to download; with -r one URL, and the folder for its files
     #[arg(value_name = "URL", required_unless_present = "list")]
     pub(crate) urls: Vec<String>,
 
@@ -37,8 +37,8 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "DIR", group = "place")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Download a folder with all below it, from the lists of its server, into DIR, --dir, or a folder of the same name; never
-    /// above the folder or elsewhere. Files get the times of the server's
+    /// Download a folder and everything below it, as its server lists it. It goes to the folder that follows the URL, to --dir, or
+    /// to a folder of the same name. Files keep the modification times of the server
     #[arg(short, long, conflicts_with_all = ["list", "output", "remote_name", "discard", "head", "include", "checksum",
         "remote_header_name", "continued", "offset", "time_cond", "etag_compare", "etag_save"])]
     pub(crate) recursive: bool,
@@ -60,7 +60,7 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "N", default_value_t = 32, requires = "recursive", value_parser = sizes::count::<0, 1_000>)]
     pub(crate) depth: u32,
 
-    /// Give files the time of the server's (last-modified)
+    /// Give each file the modification time that the server states (last-modified)
     #[arg(short = 'R', long)]
     pub(crate) remote_time: bool,
 

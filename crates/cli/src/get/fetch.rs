@@ -50,7 +50,7 @@ const SHORT_LIST: usize = 256 << 10;
 pub(super) const LONG_LISTS: usize = 16;
 
 /// The forms of lists that can be read.
-const LISTS: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
+const LIST_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
 
 /// 416: the range begins after the end (RFC 9110 section 15.5.17).
 const RANGE_NOT_SATISFIABLE: u16 = 416;
@@ -621,7 +621,7 @@ impl Fetcher {
         let (mut url, mut followed) = (address.url.clone(), 0);
         let response = loop {
             let mut headers = self.fields.of(address);
-            headers.entry(ACCEPT).or_insert(LISTS);
+            headers.entry(ACCEPT).or_insert(LIST_TYPES);
             let name = url.to_string();
             let (_, response) = self.request(&url, &name, headers, deadline).await?;
             if let Err(failure) = check_status(&name, response.status()) {

@@ -6,12 +6,13 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::time::{Duration, SystemTime};
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
 use url::Url;
+
+use crate::transfer::seconds;
 
 use super::names::of_octets;
 
@@ -24,7 +25,7 @@ pub(super) struct Entry {
     /// Bytes.
     pub(super) size: Option<u64>,
     /// Whole seconds since 1970.
-    pub(super) modified: Option<u64>,
+    pub(super) modified: Option<i64>,
 }
 
 /// A list.
@@ -95,7 +96,7 @@ impl Collector<'_> {
 struct Facts {
     is_folder: bool,
     size: Option<u64>,
-    modified: Option<u64>,
+    modified: Option<i64>,
 }
 
 /// `{"entries": […]}` of this project, and the lists of nginx (`autoindex_format json`) and Caddy.
@@ -121,7 +122,7 @@ fn of_json(folder: &Url, body: &[u8]) -> Option<Index> {
             is_folder: matches!(text("type"), Some("folder" | "directory"))
                 || entry.get("is_dir").and_then(Value::as_bool) == Some(true),
             size: entry.get("size").and_then(Value::as_u64),
-            modified: time.and_then(seconds),
+            modified: time.and_then(|time| seconds::of_rfc3339(time).or_else(|| seconds::of_http_date(time))),
         };
         let link = match (entry.get("href"), text("href").or(text("url"))) {
             (_, Some(link)) => folder.join(link),
@@ -191,16 +192,6 @@ fn is_device(name: &[u8]) -> bool {
         number.is_some_and(|number| number.len() == 1 && number.bytes().all(|digit| digit.is_ascii_digit()))
     };
     matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL") || numbered("COM") || numbered("LPT")
-}
-
-/// Seconds since 1970 of a time in the form of RFC 3339 or of HTTP. A zone other than UTC is not read.
-fn seconds(text: &str) -> Option<u64> {
-    let time = humantime::parse_rfc3339_weak(text)
-        .ok()
-        .filter(|_| text.ends_with('Z'))
-        .or_else(|| httpdate::parse_http_date(text).ok())?;
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    Some(Duration::as_secs(&since))
 }
 
 #[cfg(test)]

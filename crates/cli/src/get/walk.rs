@@ -23,6 +23,7 @@ use crate::args::GetArgs;
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::{Address, parse_url, without_credentials};
 use crate::transfer::receive::file_job;
+use crate::transfer::seconds;
 
 use super::fetch::Fetcher;
 use super::index::{Entry, Index};
@@ -62,6 +63,35 @@ struct Folder {
     /// Below the folder of this side.
     path: PathBuf,
     depth: usize,
+}
+
+/// The folders that wait to be walked, however they were found.
+#[derive(Default)]
+struct Waiting {
+    folders: VecDeque<Folder>,
+    /// How many were added.
+    added: usize,
+    told: bool,
+}
+
+impl Waiting {
+    /// # Errors
+    /// There are too many, which is said once.
+    fn add(&mut self, folder: Folder) -> Result<(), Failure> {
+        if self.added < MOST_FOLDERS {
+            self.added += 1;
+            self.folders.push_back(folder);
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.told, true) {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: more than {MOST_FOLDERS} folders; this one and others are left out. Download parts of the folder separately",
+            folder.address.url
+        );
+        Err(Failure::new(Exit::TooLarge, text))
+    }
 }
 
 impl Walk {
@@ -117,17 +147,22 @@ impl Walk {
         sender: &mpsc::Sender<Result<Item, Failure>>,
     ) -> Result<(), Closed> {
         let this = Arc::new(self);
-        let mut waiting = VecDeque::from([Folder {
+        let mut waiting = Waiting::default();
+        let root = Folder {
             address: this.root.clone(),
             path: PathBuf::new(),
             depth: 0,
-        }]);
-        let (mut asked, mut walked, mut told) = (JoinSet::new(), 0, false);
+        };
+        // The first of all is never too many.
+        let _ = waiting.add(root);
+        let mut asked = JoinSet::new();
         let (back, mut returned) = mpsc::unbounded_channel::<(Address, FoundFolders)>();
         let mut back = Some(back);
         loop {
             while asked.len() < LISTS {
-                let Some(folder) = waiting.pop_front() else { break };
+                let Some(folder) = waiting.folders.pop_front() else {
+                    break;
+                };
                 let (fetcher, this) = (Arc::clone(fetcher), Arc::clone(&this));
                 asked.spawn(async move { this.visit(&fetcher, folder).await });
             }
@@ -137,7 +172,10 @@ impl Walk {
                 found = returned.recv() => {
                     let Some((address, of)) = found else { return Ok(()) };
                     if of.depth <= this.depth && !this.filter.rejects_folder(&of.path) {
-                        waiting.push_back(Folder { address, path: of.path, depth: of.depth });
+                        let folder = Folder { address, path: of.path, depth: of.depth };
+                        if let Err(failure) = waiting.add(folder) {
+                            send(sender, Err(failure)).await?;
+                        }
                     }
                     back = Some(of.sender);
                     continue;
@@ -167,20 +205,13 @@ impl Walk {
                         send(sender, Ok(item)).await?;
                     }
                     for folder in visited.folders {
-                        if walked + waiting.len() < MOST_FOLDERS {
-                            waiting.push_back(folder);
-                        } else if !std::mem::replace(&mut told, true) {
-                            let text = format!(
-                                "{}: more than {MOST_FOLDERS} folders; the rest is left out. Download parts of it separately",
-                                this.root.url
-                            );
-                            send(sender, Err(Failure::new(Exit::TooLarge, text))).await?;
+                        if let Err(failure) = waiting.add(folder) {
+                            send(sender, Err(failure)).await?;
                         }
                     }
-                    walked += 1;
                 }
             }
-            if asked.is_empty() && waiting.is_empty() {
+            if asked.is_empty() && waiting.folders.is_empty() {
                 back = None;
             }
         }
@@ -271,7 +302,7 @@ impl Walk {
             Err(error) => return Err(Failure::from_io("access", &place, &error)),
         };
         let found = found.filter(|_| self.only_newer);
-        let modified = found.as_ref().and_then(modified);
+        let modified = found.as_ref().and_then(seconds::of_file);
         let is_same = found.as_ref().is_some_and(|found| {
             entry.size == Some(found.len()) && entry.modified.is_some() && entry.modified <= modified
         });
@@ -280,9 +311,11 @@ impl Walk {
         }
         // A list that tells sizes and times has told that this file is another one.
         let is_told = entry.size.is_some() && entry.modified.is_some();
-        let since = modified
+        // A file from before 1970 has no such date, and is asked for without a condition.
+        let since = modified.and_then(|second| u64::try_from(second).ok());
+        let since = since
             .filter(|_| !is_told)
-            .map(|seconds| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)));
+            .map(|second| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(second)));
         let mut url = entry.url.clone();
         if let Some(login) = &folder.login {
             // Both succeed for a URL with a host.
@@ -317,16 +350,6 @@ async fn send(
     item: Result<Item, Failure>,
 ) -> Result<(), Closed> {
     sender.send(item).await.map_err(|_| Closed)
-}
-
-/// Whole seconds since 1970.
-fn modified(found: &Metadata) -> Option<u64> {
-    let since = found
-        .modified()
-        .ok()?
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .ok()?;
-    Some(since.as_secs())
 }
 
 /// The folder for the files of a URL: named after its last segment, or its host.
@@ -462,6 +485,21 @@ mod tests {
             assert_eq!(some.rejects_folder(Path::new(path)), rejected, "{path}");
         }
         assert!(patterns(&["a**b".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn so_many_folders_are_walked_and_that_is_said_once() {
+        let mut waiting = Waiting {
+            added: MOST_FOLDERS - 1,
+            ..Waiting::default()
+        };
+        let folder = || Folder {
+            address: parse_url("http://h/x/").unwrap(),
+            path: PathBuf::new(),
+            depth: 0,
+        };
+        let added: Vec<bool> = (0..3).map(|_| waiting.add(folder()).is_ok()).collect();
+        assert_eq!((added, waiting.folders.len()), (vec![true, false, true], 1));
     }
 
     #[test]

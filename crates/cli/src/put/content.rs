@@ -12,8 +12,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::exit::{Exit, Failure};
+use crate::transfer::seconds;
 
-use super::existing::{Likeness, second_of};
+use super::existing::Likeness;
 use super::tree::{Batch, LeftOut, place_of};
 
 /// A file up to this length is read whole before it is sent: one chunk of a body.
@@ -133,7 +134,7 @@ impl Reader {
             if bytes.len() == length && is_unchanged(&found, &file.metadata()?) {
                 return Ok(Found::Content(Content {
                     bytes: Bytes::from(bytes),
-                    modified: found.modified().ok().and_then(second_of),
+                    modified: seconds::of_file(&found),
                     share,
                 }));
             }
@@ -187,8 +188,8 @@ pub(super) fn changed(path: &Path) -> Failure {
 
 /// Whether a later change may leave the second of the modification as it is.
 pub(super) fn is_of_this_second(found: &Metadata) -> bool {
-    let now = second_of(SystemTime::now());
-    let modified = found.modified().ok().and_then(second_of);
+    let now = seconds::of_time(SystemTime::now());
+    let modified = seconds::of_file(found);
     modified.is_some() && modified == now
 }
 

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{
@@ -20,6 +19,8 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use fullbore::{Client, Incoming};
+
+use crate::transfer::seconds;
 
 use super::encoded;
 
@@ -37,23 +38,10 @@ pub(super) struct Likeness {
 
 impl Likeness {
     pub(super) fn of(found: &std::fs::Metadata) -> Option<Self> {
-        let second = second_of(found.modified().ok()?)?;
         Some(Self {
             bytes: found.len(),
-            second,
+            second: seconds::of_file(found)?,
         })
-    }
-}
-
-/// The whole seconds from 1970 to this time, rounded down.
-pub(super) fn second_of(time: SystemTime) -> Option<i64> {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_secs()).ok(),
-        Err(before) => {
-            let before = before.duration();
-            let seconds = i64::try_from(before.as_secs()).ok()?;
-            Some(-seconds - i64::from(before.subsec_nanos() > 0))
-        }
     }
 }
 
@@ -194,7 +182,7 @@ impl Existing {
         let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
         Some(Likeness {
             bytes: text(CONTENT_LENGTH)?.parse().ok()?,
-            second: second_of(httpdate::parse_http_date(text(LAST_MODIFIED)?).ok()?)?,
+            second: seconds::of_http_date(text(LAST_MODIFIED)?)?,
         })
     }
 
@@ -236,38 +224,12 @@ fn parse(text: &[u8]) -> Option<Stand> {
         let name = percent_decode_str(&entry.href?).collect();
         let likeness = Likeness {
             bytes: entry.size?,
-            second: rfc3339(&entry.modified?)?,
+            // Our lists have whole seconds, and any other form is not trusted.
+            second: seconds::of_rfc3339(&entry.modified.filter(|time| !time.contains('.'))?)?,
         };
         Some((name, likeness))
     });
     Some(Stand::Listed(listed.collect(), document.truncated))
-}
-
-/// The second of a time such as `2026-01-02T03:04:05Z`, which has no other form in our lists.
-fn rfc3339(text: &str) -> Option<i64> {
-    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
-    let three = |text: &str, mark| -> Option<[i64; 3]> {
-        let mut parts = text
-            .split(mark)
-            .map(|part| part.parse::<u32>().ok().map(i64::from));
-        let all = [parts.next()??, parts.next()??, parts.next()??];
-        parts.next().is_none().then_some(all)
-    };
-    let [year, month, day] = three(date, '-')?;
-    let [hour, minute, second] = three(time, ':')?;
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || year > 9999 {
-        return None;
-    }
-    // The days since 1970, with years that begin in March, after the leap day.
-    let year = year - i64::from(month <= 2);
-    let month = (month + 9) % 12;
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
-        + year.div_euclid(400)
-        + (153 * month + 2) / 5
-        + day
-        - 1
-        - 719_468;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 #[cfg(test)]
@@ -275,33 +237,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_of_a_list_is_a_second() {
-        for (text, second) in [
-            ("1970-01-01T00:00:00Z", Some(0)),
-            ("1969-12-31T23:59:59Z", Some(-1)),
-            ("2026-01-02T03:04:05Z", Some(1_767_323_045)),
-            ("2000-02-29T12:00:00Z", Some(951_825_600)),
-            ("2100-03-01T00:00:00Z", Some(4_107_542_400)),
-            ("9999-12-31T23:59:59Z", Some(253_402_300_799)),
-            ("2026-01-02T03:04:05.5Z", None),
-            ("2026-13-02T03:04:05Z", None),
-            ("2026-01-02", None),
-            ("", None),
-        ] {
-            assert_eq!(rfc3339(text), second, "{text}");
-        }
-        assert_eq!(
-            second_of(UNIX_EPOCH - std::time::Duration::from_millis(1)),
-            Some(-1)
-        );
-    }
-
-    #[test]
     fn a_list_has_files_by_their_names_and_no_folders() {
         let text = br#"{"path":"/","truncated":true,"entries":[
             {"name":"2026","type":"folder","size":null,"modified":"2026-01-02T03:04:05Z","href":"2026/"},
             {"name":"a b","type":"file","size":7,"modified":"1970-01-01T00:00:01Z","href":"a%20b"},
-            {"name":"x","type":"file","size":7,"modified":null,"href":"x"}]}"#;
+            {"name":"x","type":"file","size":7,"modified":null,"href":"x"},
+            {"name":"y","type":"file","size":7,"modified":"2026-01-02T03:04:05.5Z","href":"y"}]}"#;
         let Some(Stand::Listed(listed, true)) = parse(text) else {
             panic!("a list");
         };

@@ -16,9 +16,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::{mpsc, oneshot};
 
-use super::existing::second_of;
 use crate::exit::{Exit, Failure};
 use crate::transfer::detached::detached;
+use crate::transfer::seconds;
 
 const CHUNK: usize = 256 * 1024;
 /// A chunk shorter than this is copied, so that a slow pipe does not hold 256 KiB for a line.
@@ -151,7 +151,7 @@ pub(super) fn of_file(file: File, path: &Path, found: &Metadata, start: u64) -> 
     };
     let sent = Sent {
         length: Some(length),
-        modified: found.modified().ok().and_then(second_of),
+        modified: seconds::of_file(found),
         state,
         ended: Some(ended),
     };
