@@ -21,6 +21,7 @@ use crate::jobs::{Job, Jobs};
 use crate::open::{Found, open, open_folder};
 use crate::peer::Peer;
 use crate::resolve::Target;
+use crate::unfinished::is_private;
 
 /// How many bytes a job makes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -239,7 +240,8 @@ impl Walk {
             let Ok(name) = entry?.file_name().into_string() else {
                 continue;
             };
-            if name.starts_with('.') && !self.hidden || name.contains('\\') {
+            let is_left_out = name.starts_with('.') && (!self.hidden || is_private(&name));
+            if is_left_out || name.contains('\\') {
                 continue;
             }
             bytes += name.len() + NAME_BYTES;

@@ -91,7 +91,7 @@ fn announced_length(headers: &HeaderMap) -> Result<Option<u64>, ()> {
     Ok(announced)
 }
 
-fn too_large(limit: u64) -> Refusal {
+pub(crate) fn too_large(limit: u64) -> Refusal {
     refuse(
         StatusCode::PAYLOAD_TOO_LARGE,
         &format!("the upload is larger than the limit of {limit} bytes"),

@@ -105,6 +105,11 @@ impl Destination {
         })
     }
 
+    /// The names from the folder for uploads to the file.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.folders.iter().chain([&self.name]).map(String::as_str)
+    }
+
     /// The folder of the upload, or the nearest one above it that exists.
     ///
     /// # Errors

@@ -41,6 +41,7 @@ use crate::respond;
 use crate::settings::INDEX;
 use crate::shared::Shared;
 use crate::source::{Located, Source};
+use crate::unfinished::is_private;
 
 /// The longest query that a redirect repeats, in bytes: as much as every server is to take (RFC 9110 section 4.1).
 const QUERY_BYTES: usize = 8_000;
@@ -202,7 +203,8 @@ impl Asked<'_> {
             Err(BadPath::TooLong) => return self.missing(None),
             Err(BadPath::Malformed) => return Ok(respond::status(StatusCode::BAD_REQUEST)),
         };
-        if target.is_hidden() && !shared.settings.hidden {
+        if target.is_hidden() && !shared.settings.hidden || target.names().iter().any(|name| is_private(name))
+        {
             return self.missing(None);
         }
         let (path, name) = if target.is_directory() {

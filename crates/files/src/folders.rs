@@ -87,7 +87,7 @@ impl Folders {
             _ => false,
         };
         let uploads = match (&current.uploads, &current.settings.uploads) {
-            (UploadTarget::Directory(open), Uploads::Directory(path)) => is_another(path, &open.directory),
+            (UploadTarget::Directory(open, _), Uploads::Directory(path)) => is_another(path, &open.directory),
             _ => false,
         };
         uploads || is_another(&self.root, &current.root)

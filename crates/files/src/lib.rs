@@ -26,6 +26,7 @@
 //! | ranges | RFC 9110 section 14, up to 16 in a request |
 //! | a path that comes to name another folder | followed within a second (Unix): the root and the folder for uploads |
 //! | uploads | refused, discarded or stored: [`Uploads`]; unless [`Settings::overwrite`] is set, files are kept, and no other path changes its answer |
+//! | resumable uploads | [draft 12](https://datatracker.ietf.org/doc/draft-ietf-httpbis-resumable-upload/12/), also after a restart; over HTTP/2 announced by 104 under [`fullbore::Server`]. Insert [`LogUser`] into the requests of users: an upload is continued by the user who began it |
 //! | pages that were uploaded | sandboxed: `content-security-policy` |
 //! | forms | POST of multipart/form-data stores the files of the form |
 //! | access log | [`Log`] wraps this or any other service |
@@ -77,6 +78,7 @@ mod representation;
 mod reserved;
 mod resolve;
 mod respond;
+mod resumable;
 mod service;
 mod settings;
 mod shared;
@@ -84,6 +86,7 @@ mod source;
 mod store;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 mod upload_limits;
 mod uploads;
 mod watch;

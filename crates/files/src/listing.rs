@@ -31,6 +31,7 @@ use crate::peer::Peer;
 use crate::resolve::{Target, encode};
 use crate::respond;
 use crate::shared::{Shared, UploadTarget};
+use crate::unfinished::is_private;
 
 /// The approximate memory of an entry beyond its name.
 const ENTRY_BYTES: usize = 96;
@@ -191,7 +192,7 @@ impl Entry {
     fn of(shared: &Shared, target: &Target, entry: &DirEntry) -> Option<Entry> {
         let name = entry.file_name();
         let text = name.to_string_lossy();
-        if text.starts_with('.') && !shared.settings.hidden {
+        if text.starts_with('.') && (!shared.settings.hidden || is_private(&text)) {
             return None;
         }
         let has_link = name.to_str().is_some() && !text.contains('\\');
@@ -439,7 +440,7 @@ fn write_html(
 
 /// Whether a form on the page of this folder can upload into it.
 fn takes_uploads(shared: &Shared, target: &Target) -> bool {
-    let UploadTarget::Directory(folder) = &shared.uploads else {
+    let UploadTarget::Directory(folder, _) = &shared.uploads else {
         return false;
     };
     let below = folder.below(target.names());

@@ -84,7 +84,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// The user of a request, for the log. A service adds it to the extensions of its response.
+/// The user of a request. For the log, a service adds it to the extensions of its response. In those of a request to
+/// [`Files`](crate::Files), it is the user whose resumable uploads are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogUser(pub Arc<str>);
 

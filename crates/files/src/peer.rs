@@ -19,4 +19,9 @@ impl Peer {
     pub(crate) fn at(address: IpAddr) -> Peer {
         Peer(address_group(address))
     }
+
+    /// The first address of the group.
+    pub(crate) fn address(self) -> IpAddr {
+        self.0
+    }
 }

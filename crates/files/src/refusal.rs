@@ -109,6 +109,8 @@ pub(crate) fn io_failure(error: &io::Error) -> Refusal {
             StatusCode::FORBIDDEN,
             "the server may not write to this folder, or the folder is a link that leads out of those for uploads",
         ),
+        // Another process still writes the same upload.
+        io::ErrorKind::WouldBlock => busy(),
         _ if is_short_of_descriptors(error) => busy(),
         _ => not_stored(),
     }

@@ -28,7 +28,7 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shared::{FolderError, UploadTarget};
 use crate::uploads::Store;
-use crate::{files, form, respond, uploads};
+use crate::{files, form, respond, resumable, uploads};
 
 /// The future of [`Files`].
 pub struct ServeFuture<D = Bytes> {
@@ -167,7 +167,8 @@ where
         return Answer::Ready(Some(respond::text(StatusCode::MISDIRECTED_REQUEST, line)));
     }
     let peer = Peer::of(request.extensions());
-    if matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream() {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
+    if reads && resumable::token(request.uri()).is_none() {
         let answered = files::answer_nonblocking(&folders.current(), Head::from(&request), peer);
         if let Some(response) = answered {
             return Answer::Ready(Some(respond::finish(request.method(), response)));
@@ -208,27 +209,43 @@ where
     let allow = shared.allow();
     // The request's body lives until there is a response: dropping it earlier would reset the stream.
     let (head, body) = request.into_parts();
+    let means = match &shared.uploads {
+        UploadTarget::Directory(folder, unfinished) => Some(resumable::Means {
+            store: Store {
+                folder,
+                limits: &shared.upload_limits,
+                cache: &shared.cache,
+                settings: &shared.settings,
+                pages: &shared.pages,
+            },
+            unfinished,
+            peer,
+        }),
+        _ => None,
+    };
+    if let Some((means, token)) = means.zip(resumable::token(&head.uri)) {
+        return resumable::answer(means, &head, token, body).await;
+    }
     match head.method {
         Method::GET | Method::HEAD => read_file(folders, head, peer).await,
-        Method::PUT | Method::POST => match &shared.uploads {
-            UploadTarget::Refuse => respond::method_not_allowed(allow),
-            UploadTarget::Discard => uploads::discard(&shared.settings, &head, body).await,
-            UploadTarget::Directory(folder) => {
-                let store = Store {
-                    folder,
-                    limits: &shared.upload_limits,
-                    cache: &shared.cache,
-                    settings: &shared.settings,
-                    pages: &shared.pages,
-                };
+        Method::PUT | Method::POST => match (&shared.uploads, means) {
+            (UploadTarget::Discard, _) => uploads::discard(&shared.settings, &head, body).await,
+            (_, Some(means)) => {
                 if form::is_form(&head) {
-                    return form::store(store, &head, peer, body).await;
+                    return form::store(means.store, &head, peer, body).await;
                 }
-                let stored = uploads::store(store, &head, peer, body).await;
+                if let Some(asked) = resumable::Asked::of(&head.headers) {
+                    return resumable::create(means, &head, asked, body).await;
+                }
+                let stored = uploads::store(means.store, &head, peer, body).await;
                 stored.unwrap_or_else(Refusal::into_response)
             }
+            (_, None) => respond::method_not_allowed(allow),
         },
-        Method::OPTIONS => respond::options(allow),
+        Method::OPTIONS => match means {
+            Some(_) => resumable::offered(respond::options(allow), shared.settings.max_upload_bytes),
+            None => respond::options(allow),
+        },
         _ => respond::method_not_allowed(allow),
     }
 }

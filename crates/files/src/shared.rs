@@ -18,6 +18,7 @@ use crate::reserved::Reserved;
 use crate::resolve::is_hidden;
 use crate::settings::{Settings, Uploads};
 use crate::source::Descriptors;
+use crate::unfinished::Unfinished;
 use crate::upload_limits::UploadLimits;
 use crate::watch::Watch;
 
@@ -63,7 +64,7 @@ enum Uploaded {
 pub(crate) enum UploadTarget {
     Refuse,
     Discard,
-    Directory(UploadFolder),
+    Directory(UploadFolder, Arc<Unfinished>),
 }
 
 /// A folder that [`Files`](crate::Files) cannot open: it does not exist, is not a folder, or the process may not read it.
@@ -106,7 +107,7 @@ impl Shared {
         let (uploads, uploaded) = UploadTarget::open(root, &settings)?;
         // Responses and uploads together hold at most `open_files`.
         let for_uploads = match uploads {
-            UploadTarget::Directory(_) => settings.max_uploads,
+            UploadTarget::Directory(..) => settings.max_uploads,
             UploadTarget::Refuse | UploadTarget::Discard => 0,
         };
         let sizes = Sizes {
@@ -154,7 +155,7 @@ impl Shared {
     /// Whether the file with this path below the root, and this name in a request, may have been uploaded. Follows links, all
     /// of which were just followed to open the file.
     pub(crate) fn is_upload(&self, path: &str, name: &str) -> bool {
-        let UploadTarget::Directory(folder) = &self.uploads else {
+        let UploadTarget::Directory(folder, _) = &self.uploads else {
             return false;
         };
         // Only the operator can have made it.
@@ -178,7 +179,7 @@ impl Shared {
     pub(crate) fn allow(&self) -> &'static str {
         match self.uploads {
             UploadTarget::Refuse => "GET, HEAD, OPTIONS",
-            UploadTarget::Discard | UploadTarget::Directory(_) => "GET, HEAD, OPTIONS, POST, PUT",
+            UploadTarget::Discard | UploadTarget::Directory(..) => "GET, HEAD, OPTIONS, POST, PUT",
         }
     }
 }
@@ -200,7 +201,8 @@ impl UploadTarget {
                 Uploaded::Below(_) | Uploaded::All => Reserved::of(settings),
             }),
         };
-        Ok((UploadTarget::Directory(folder), uploaded))
+        let unfinished = Unfinished::new(Arc::clone(&folder.directory), settings.max_upload_bytes);
+        Ok((UploadTarget::Directory(folder, unfinished), uploaded))
     }
 }
 

@@ -30,7 +30,16 @@ const MAX_STEM_BYTES: usize = 200;
 /// How many random names are tried.
 const ATTEMPTS: usize = 8;
 
-/// A file that is being written. Dropping it before [`PendingFile::publish`] removes it.
+/// The part of an unfinished upload that a later request continues.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) directory: Arc<Dir>,
+    pub(crate) name: String,
+    /// Its length.
+    pub(crate) offset: u64,
+}
+
+/// A file that is being written. Dropping it before [`PendingFile::publish`] removes it, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct PendingFile {
     /// Where it is while it is written: on the same file system as the folder that it is for.
@@ -38,6 +47,7 @@ pub(crate) struct PendingFile {
     file: File,
     /// Its temporary name, if it has one.
     temporary: Option<String>,
+    is_kept: bool,
 }
 
 /// A complete upload.
@@ -56,6 +66,18 @@ pub(crate) struct Published {
 pub(crate) struct ModifiedSecond(i64);
 
 impl ModifiedSecond {
+    /// The seconds.
+    pub(crate) fn seconds(self) -> i64 {
+        self.0
+    }
+
+    /// `None` for a time that no HTTP-date has.
+    pub(crate) fn from_seconds(seconds: i64) -> Option<Self> {
+        (EARLIEST_SECOND..END_OF_DATES as i64)
+            .contains(&seconds)
+            .then_some(Self(seconds))
+    }
+
     /// Parses decimal seconds; a fraction is dropped. `None` for what is no number, and for a time that no HTTP-date has.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
@@ -63,10 +85,7 @@ impl ModifiedSecond {
         if !digits(whole.strip_prefix('-').unwrap_or(whole)) || !digits(fraction) {
             return None;
         }
-        let seconds = whole.parse().ok()?;
-        (EARLIEST_SECOND..END_OF_DATES as i64)
-            .contains(&seconds)
-            .then_some(Self(seconds))
+        Self::from_seconds(whole.parse().ok()?)
     }
 
     /// This second, with the fraction of `now`.
@@ -95,6 +114,7 @@ impl PendingFile {
                 directory: Arc::clone(directory),
                 file,
                 temporary: None,
+                is_kept: false,
             }),
             None => PendingFile::create_named(directory, name),
         }
@@ -111,6 +131,39 @@ impl PendingFile {
             directory: Arc::clone(directory),
             file: file.into_std(),
             temporary: Some(temporary),
+            is_kept: false,
+        })
+    }
+
+    /// Creates an empty part for the file `name` of the folder `into`, with no wider permissions than an existing file has.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn create_kept(directory: &Dir, part: &str, into: &Dir, name: &str) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        Access::of(into, name).limit(&mut options);
+        directory.open_with(part, &options).map(drop)
+    }
+
+    /// The file of an earlier request, to append to.
+    ///
+    /// # Errors
+    /// That of the system. `WouldBlock`: another process writes it. `InvalidData`: it has another length.
+    pub(crate) fn resume(kept: &Kept) -> io::Result<PendingFile> {
+        let file = kept
+            .directory
+            .open_with(&kept.name, OpenOptions::new().append(true))?
+            .into_std();
+        lock(&file)?;
+        if file.metadata()?.len() != kept.offset {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(PendingFile {
+            directory: Arc::clone(&kept.directory),
+            file,
+            temporary: Some(kept.name.clone()),
+            is_kept: true,
         })
     }
 
@@ -174,11 +227,27 @@ impl PendingFile {
 
 impl Drop for PendingFile {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
+        if let Some(temporary) = self.temporary.as_ref().filter(|_| !self.is_kept) {
             // Nothing more can be done if this fails.
             let _ = self.directory.remove_file(temporary);
         }
     }
+}
+
+/// Locks a file until it is closed. A server that is replaced by a new process may still write what it received.
+#[cfg(unix)]
+fn lock(file: &File) -> io::Result<()> {
+    use rustix::fs::{FlockOperation, flock};
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::ErrorKind::WouldBlock.into()),
+        // Some network file systems have no locks.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn lock(_: &File) -> io::Result<()> {
+    Ok(())
 }
 
 /// Who may read and write the file that an upload replaces; nothing if there is none, or a link that leads out.

@@ -14,6 +14,7 @@ mod log;
 mod missing;
 mod ranges;
 mod reserved;
+mod resumable;
 mod scarce;
 mod traversal;
 mod upload_limits;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use cap_std::fs::{Dir, Metadata};
 use http::header::{CONTENT_RANGE, ETAG, EXPECT, LOCATION};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
 
@@ -44,7 +44,7 @@ static MODIFIED: HeaderName = HeaderName::from_static("x-oc-mtime");
 
 /// The body of a request without `Expect` is on its way with its head if it has no more bytes than this: nothing is saved by a check
 /// before, which costs a job of its own. It is the least that RFC 9113 lets a client send ahead (section 6.9.2).
-const SENT_AT_ONCE: u64 = 65_535;
+pub(crate) const SENT_AT_ONCE: u64 = 65_535;
 
 /// When an upload is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) enum When {
 pub(crate) struct Store<'a> {
     pub(crate) folder: &'a UploadFolder,
     pub(crate) limits: &'a Arc<UploadLimits>,
-    pub(crate) cache: &'a Cache,
+    pub(crate) cache: &'a Arc<Cache>,
     pub(crate) settings: &'a Settings,
     /// The memory of the pages that answer forms.
     pub(crate) pages: &'a Arc<Budget>,
@@ -96,62 +96,159 @@ pub(crate) async fn store<B>(
 where
     B: Body<Data = Bytes>,
 {
-    if origin::is_forged(head) {
-        return Err(refuse(
-            StatusCode::FORBIDDEN,
-            "a page of another site sent this POST; it may send PUT, if this server allows that (CORS)",
-        ));
-    }
-    let target = Target::parse(head.uri.path()).map_err(bad_path)?;
-    let destination = Arc::new(destination(store, &target, &head.method, peer)?);
-    if head.headers.contains_key(CONTENT_RANGE) {
-        // RFC 9110 section 14.5: a part must not replace the whole.
-        return Err(refuse(
-            StatusCode::BAD_REQUEST,
-            "uploads with content-range are not supported",
-        ));
-    }
-    let modified = modified(head)?;
-    let mut length = BodyLength::new(store.settings.max_upload_bytes, &head.headers)?;
-    let demands_absence = conditional::demands_absence(&head.headers);
-    let replace = store.settings.overwrite && head.method == Method::PUT && !demands_absence;
+    let order = Order::of(store, head, peer)?;
+    let length = BodyLength::new(store.settings.max_upload_bytes, &head.headers)?;
+    store_order(store, &head.headers, order, length, body).await
+}
 
-    let preconditions = Arc::new((head.method.clone(), head.headers.clone()));
-    let holds = move |existing: Option<&Validators>| {
-        let (method, headers) = &*preconditions;
-        match conditional::evaluate(method, headers, existing) {
-            Verdict::Proceed => Ok(()),
-            _ => Err(Failure::Changed),
-        }
-    };
-    let at_first = holds.clone();
-    let check = move |existing: Option<&Validators>| at_first(existing).map_err(|error| failure(&error));
+/// Stores the body as ordered.
+///
+/// # Errors
+/// It was not stored.
+pub(crate) async fn store_order<B>(
+    store: Store<'_>,
+    headers: &HeaderMap,
+    order: Order,
+    mut length: BodyLength,
+    body: B,
+) -> Result<FileResponse, Refusal>
+where
+    B: Body<Data = Bytes>,
+{
     let announced = length.announced;
-    let is_small = announced.is_some_and(|bytes| bytes <= SENT_AT_ONCE) && !head.headers.contains_key(EXPECT);
+    let is_small = announced.is_some_and(|bytes| bytes <= SENT_AT_ONCE) && !headers.contains_key(EXPECT);
     let when = if is_small {
         When::WithItsBytes
     } else {
         When::BeforeItsBytes
     };
-    let mut writer = begin(store, &destination, announced.unwrap_or(0), replace, when, check).await?;
-    writer.set_modified(modified);
+    let check = order.check();
+    let begun = begin(
+        store,
+        &order.destination,
+        announced.unwrap_or(0),
+        order.replace,
+        when,
+        check,
+    );
+    let mut writer = begun.await?;
+    writer.set_modified(order.modified);
     if let Err(refusal) = gather(&mut writer, &mut length, pin!(body)).await {
         writer.abandon().await;
         return Err(refusal);
     }
-    // Another request may have replaced the file while the body arrived: the lost update of RFC 9110 section 13.1.1.
-    let demand = conditional::is_conditional(&head.headers)
-        .then(|| -> Demand { Box::new(move |directory, name| holds(existing(directory, name)?.as_ref())) });
-    match writer.publish(replace, demand).await {
-        Ok(published) => {
-            store.cache.note_upload();
-            Ok(stored(&target, &destination, length.count, &published))
+    order.publish(store.cache, writer, length.count).await
+}
+
+/// What a PUT or POST asks for.
+pub(crate) struct Order {
+    target: Target,
+    pub(crate) destination: Arc<Destination>,
+    pub(crate) modified: Option<ModifiedSecond>,
+    /// Whether an existing file is replaced.
+    pub(crate) replace: bool,
+    /// The method, and the fields of which preconditions are.
+    pub(crate) preconditions: Arc<(Method, HeaderMap)>,
+}
+
+impl Order {
+    /// The order of a request, checked without the disk.
+    ///
+    /// # Errors
+    /// The request cannot be stored.
+    pub(crate) fn of(store: Store<'_>, head: &Parts, peer: Option<Peer>) -> Result<Order, Refusal> {
+        if origin::is_forged(head) {
+            return Err(refuse(
+                StatusCode::FORBIDDEN,
+                "a page of another site sent this POST; it may send PUT, if this server allows that (CORS)",
+            ));
         }
-        // Another request took the name while the body arrived.
-        Err(Failure::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists && demands_absence => {
-            Err(precondition_failed())
+        let target = Target::parse(head.uri.path()).map_err(bad_path)?;
+        let destination = destination(store, &target, &head.method, peer)?;
+        if head.headers.contains_key(CONTENT_RANGE) {
+            // RFC 9110 section 14.5: a part must not replace the whole.
+            return Err(refuse(
+                StatusCode::BAD_REQUEST,
+                "uploads with content-range are not supported",
+            ));
         }
-        Err(error) => Err(failure(&error)),
+        let demands_absence = conditional::demands_absence(&head.headers);
+        Ok(Order {
+            target,
+            destination: Arc::new(destination),
+            modified: modified(head)?,
+            replace: store.settings.overwrite && head.method == Method::PUT && !demands_absence,
+            preconditions: Arc::new((head.method.clone(), head.headers.clone())),
+        })
+    }
+
+    /// The order of a request that came before: for this name in these folders.
+    ///
+    /// # Errors
+    /// The server no longer stores such names.
+    pub(crate) fn again(
+        store: Store<'_>,
+        target: Target,
+        (folders, name): (&[String], &str),
+        preconditions: (Method, HeaderMap),
+        peer: Option<Peer>,
+    ) -> Result<Order, Refusal> {
+        let most = store.settings.limits.upload_folders;
+        let destination = Destination::new(store.folder, folders, name.to_owned(), most, peer);
+        let destination = destination.map_err(|error| bad_destination(error, most))?;
+        let (method, headers) = &preconditions;
+        let demands_absence = conditional::demands_absence(headers);
+        Ok(Order {
+            target,
+            destination: Arc::new(destination),
+            modified: None,
+            replace: store.settings.overwrite && *method == Method::PUT && !demands_absence,
+            preconditions: Arc::new(preconditions),
+        })
+    }
+
+    /// Whether the existing file is in the state that the request demands.
+    pub(crate) fn check(&self) -> impl FnOnce(Option<&Validators>) -> Result<(), Refusal> + Send + use<> {
+        let preconditions = Arc::clone(&self.preconditions);
+        move |existing| holds(&preconditions, existing).map_err(|error| failure(&error))
+    }
+
+    /// Gives the whole upload its name. `count` is its length.
+    ///
+    /// # Errors
+    /// As of [`Writer::publish`].
+    pub(crate) async fn publish(
+        &self,
+        cache: &Cache,
+        writer: Writer,
+        count: u64,
+    ) -> Result<FileResponse, Refusal> {
+        let preconditions = Arc::clone(&self.preconditions);
+        let headers = &self.preconditions.1;
+        // Another request may have replaced the file while the body arrived: the lost update of RFC 9110 section 13.1.1.
+        let demand = conditional::is_conditional(headers).then(|| -> Demand {
+            Box::new(move |directory, name| holds(&preconditions, existing(directory, name)?.as_ref()))
+        });
+        match writer.publish(self.replace, demand).await {
+            Ok(published) => {
+                cache.note_upload();
+                Ok(stored(&self.target, &self.destination, count, &published))
+            }
+            // Another request took the name while the body arrived.
+            Err(Failure::Io(error))
+                if error.kind() == io::ErrorKind::AlreadyExists && conditional::demands_absence(headers) =>
+            {
+                Err(precondition_failed())
+            }
+            Err(error) => Err(failure(&error)),
+        }
+    }
+}
+
+fn holds((method, headers): &(Method, HeaderMap), existing: Option<&Validators>) -> Result<(), Failure> {
+    match conditional::evaluate(method, headers, existing) {
+        Verdict::Proceed => Ok(()),
+        _ => Err(Failure::Changed),
     }
 }
 
@@ -214,7 +311,7 @@ where
 }
 
 /// Checks the upload against the existing file of that name, and against the disk. Blocks.
-fn may_begin(
+pub(crate) fn may_begin(
     limits: &UploadLimits,
     destination: &Destination,
     announced: u64,

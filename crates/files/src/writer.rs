@@ -18,7 +18,7 @@ use crate::aside::MAX_SLICES;
 use crate::budget::Share;
 use crate::destination::Destination;
 use crate::jobs::Job;
-use crate::store::{ModifiedSecond, PendingFile, Published};
+use crate::store::{Kept, ModifiedSecond, PendingFile, Published};
 use crate::upload_limits::UploadLimits;
 
 /// Why an upload cannot be stored.
@@ -56,6 +56,10 @@ pub(crate) struct Writer {
     modified: Option<ModifiedSecond>,
     /// Runs in the first job, before it writes.
     check: Option<Check>,
+    /// The file that it appends to; `None` for a new one.
+    kept: Option<Kept>,
+    /// How many bytes are known to be written.
+    written: u64,
 }
 
 enum WriteState {
@@ -70,6 +74,10 @@ enum WriteState {
 /// An upload that holds memory, and a descriptor once it has a file. Dropping it removes the file.
 struct Begun {
     file: Option<PendingFile>,
+    /// The file to append to, before the first batch.
+    kept: Option<Kept>,
+    /// How many bytes were written.
+    written: u64,
     /// Dropped after the file: a descriptor counts until it is closed.
     slot: Share,
 }
@@ -85,7 +93,22 @@ impl Writer {
             since: None,
             modified: None,
             check: None,
+            kept: None,
+            written: 0,
         }
+    }
+
+    /// An upload that appends to a file, which stays when the upload fails.
+    pub(crate) fn resuming(limits: Arc<UploadLimits>, destination: Arc<Destination>, kept: Kept) -> Writer {
+        Writer {
+            kept: Some(kept),
+            ..Writer::new(limits, destination)
+        }
+    }
+
+    /// How many bytes are known to be written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
     }
 
     /// The first job that writes checks the upload.
@@ -197,6 +220,18 @@ impl Writer {
         }
     }
 
+    /// Writes what was gathered to the file that is kept.
+    ///
+    /// # Errors
+    /// As [`Self::push`]. What was written before stays.
+    pub(crate) async fn keep(mut self) -> Result<u64, Failure> {
+        if !matches!(self.state, WriteState::New) {
+            self.flush().await?;
+            drop(self.ready().await?);
+        }
+        Ok(self.written)
+    }
+
     fn begin_job<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Job<T> {
         self.limits
             .jobs()
@@ -206,17 +241,24 @@ impl Writer {
     fn begin(&mut self) -> Result<(), Failure> {
         if matches!(self.state, WriteState::New) {
             let slot = self.limits.admit(self.destination.peer).ok_or(Failure::Busy)?;
-            self.state = WriteState::Ready(Begun { file: None, slot });
+            self.state = WriteState::Ready(Begun {
+                file: None,
+                kept: self.kept.take(),
+                written: 0,
+                slot,
+            });
         }
         Ok(())
     }
 
     async fn ready(&mut self) -> Result<Begun, Failure> {
-        match std::mem::replace(&mut self.state, WriteState::Broken) {
-            WriteState::Ready(begun) => Ok(begun),
-            WriteState::Writing(job) => job.await.map_err(|_| Failure::Lost)?,
-            WriteState::New | WriteState::Broken => Err(Failure::Lost),
-        }
+        let begun = match std::mem::replace(&mut self.state, WriteState::Broken) {
+            WriteState::Ready(begun) => begun,
+            WriteState::Writing(job) => job.await.map_err(|_| Failure::Lost)??,
+            WriteState::New | WriteState::Broken => return Err(Failure::Lost),
+        };
+        self.written = begun.written;
+        Ok(begun)
     }
 }
 
@@ -225,14 +267,19 @@ impl Begun {
     fn write(&mut self, limits: &UploadLimits, destination: &Destination, batch: &[Bytes]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            empty => {
-                let nearest = destination.nearest()?.directory;
-                empty.insert(PendingFile::create(&nearest, &destination.name)?)
-            }
+            empty => empty.insert(match &self.kept {
+                Some(kept) => PendingFile::resume(kept)?,
+                None => {
+                    let nearest = destination.nearest()?.directory;
+                    PendingFile::create(&nearest, &destination.name)?
+                }
+            }),
         };
         let bytes: usize = batch.iter().map(Bytes::len).sum();
         limits.check_more(file.file(), bytes as u64)?;
-        file.write(batch)
+        file.write(batch)?;
+        self.written += bytes as u64;
+        Ok(())
     }
 
     fn publish(
@@ -242,7 +289,7 @@ impl Begun {
         replace: bool,
         demand: Option<Demand>,
     ) -> Result<Published, Failure> {
-        let Begun { file, slot } = self;
+        let Begun { file, slot, .. } = self;
         let Some(file) = file else {
             return Err(Failure::Io(io::ErrorKind::NotFound.into()));
         };

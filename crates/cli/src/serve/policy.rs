@@ -176,7 +176,7 @@ impl Guarded {
         };
         let mut methods = vec![Method::GET, Method::HEAD];
         if *uploads != Uploads::Refuse {
-            methods.extend([Method::PUT, Method::POST]);
+            methods.extend([Method::PUT, Method::POST, Method::PATCH, Method::DELETE]);
         }
         Cors::new(self)
             .allow_origin(origin)
@@ -188,7 +188,7 @@ impl Guarded {
     }
 
     /// The response of what is served, to a request of this user.
-    fn pass(&mut self, request: Request<Incoming>, user: Option<Arc<str>>) -> Answer {
+    fn pass(&mut self, mut request: Request<Incoming>, user: Option<Arc<str>>) -> Answer {
         let policy = Arc::clone(&self.policy);
         if let (Some(gate), Some(user)) = (&policy.gate, &user) {
             if let Some(refusal) = gate.refusal(user, request.method()) {
@@ -197,6 +197,10 @@ impl Guarded {
         }
         if let Some(response) = policy.elsewhere(request.uri().path()) {
             return self.refuse(response);
+        }
+        if let Some(user) = &user {
+            // An upload is continued by the user who began it.
+            request.extensions_mut().insert(LogUser(Arc::clone(user)));
         }
         let answer = self.content.call(request, policy.gate.is_some());
         Box::pin(async move {

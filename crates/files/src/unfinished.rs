@@ -1,0 +1,526 @@
+//! The unfinished uploads of a folder that later requests may continue.
+//!
+//! They are in a hidden folder below the one for uploads, which is never served: for each a part, with the bytes that were received,
+//! and a record in JSON. So they outlive the process. A record stays when its upload is complete, for clients that did not
+//! receive the response. Called by `resumable`; all but [`Entry::turn`] blocks.
+
+use std::collections::HashMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cap_std::fs::{Dir, DirBuilder, OpenOptions};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedMutexGuard, watch};
+
+use crate::store::{Kept, PendingFile};
+
+/// The folder, below that for uploads.
+const FOLDER: &str = ".fullbore-uploads";
+
+/// How long an upload is kept after the last request that continued it: a night and a day.
+const IDLE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long an upload is kept in all, so that nobody keeps one for good with a byte a day.
+const LONGEST_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Unfinished uploads in all, and of one address. Each takes two inodes. Further ones are stored as before, and cannot be resumed.
+const MOST: usize = 1_024;
+const MOST_OF_ONE: usize = 64;
+
+/// The bytes of the unfinished uploads of one address, in largest uploads.
+const LARGEST_OF_ONE: u64 = 4;
+
+/// Records of complete uploads. The oldest goes when there are more.
+const MOST_COMPLETE: usize = 1_024;
+
+/// The longest record. Its names and preconditions are those of a request.
+const MOST_RECORD_BYTES: usize = 64 << 10;
+
+/// How often expired uploads are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Whether this is the name of the folder for unfinished uploads, which no request may read. File systems may not regard case.
+pub(crate) fn is_private(name: &str) -> bool {
+    name.eq_ignore_ascii_case(FOLDER)
+}
+
+/// Names an upload. Who has it may continue the upload, so it cannot be guessed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Token(String);
+
+impl Token {
+    fn new() -> io::Result<Token> {
+        let mut octets = [0; 16];
+        getrandom::fill(&mut octets).map_err(io::Error::other)?;
+        Ok(Token(format!("{:032x}", u128::from_be_bytes(octets))))
+    }
+
+    /// `None` for what is no token.
+    pub(crate) fn parse(text: &str) -> Option<Token> {
+        let is_digit = |octet: u8| octet.is_ascii_digit() || (b'a'..=b'f').contains(&octet);
+        (text.len() == 32 && text.bytes().all(is_digit)).then(|| Token(text.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn part(&self) -> String {
+        format!("{}.part", self.0)
+    }
+
+    fn record(&self) -> String {
+        format!("{}.json", self.0)
+    }
+}
+
+/// What is known of an upload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The names from the folder for uploads to the file.
+    pub(crate) names: Vec<String>,
+    pub(crate) method: String,
+    /// The fields of the first request with its preconditions.
+    pub(crate) preconditions: Vec<(String, String)>,
+    /// The second of the file's modification.
+    pub(crate) modified: Option<i64>,
+    /// The user who began it.
+    pub(crate) owner: Option<String>,
+    pub(crate) address: Option<IpAddr>,
+    /// When it began, in seconds since 1970.
+    created: u64,
+    /// Its length, once that is known.
+    pub(crate) length: Option<u64>,
+    /// Its length, once it is complete.
+    pub(crate) complete: Option<u64>,
+    /// The inode of its part, which the file keeps: whether a server that was killed had given it its name.
+    inode: Option<u64>,
+}
+
+impl Record {
+    /// The record of an upload that begins now.
+    pub(crate) fn new(names: Vec<String>, method: String, length: Option<u64>) -> Record {
+        Record {
+            names,
+            method,
+            preconditions: Vec::new(),
+            modified: None,
+            owner: None,
+            address: None,
+            created: now(),
+            length,
+            complete: None,
+            inode: None,
+        }
+    }
+}
+
+/// One upload.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) token: Token,
+    address: Option<IpAddr>,
+    created: u64,
+    /// When a request last continued it, in seconds since 1970.
+    last: AtomicU64,
+    /// How many bytes it may come to have.
+    claimed: u64,
+    is_complete: AtomicBool,
+    held: Arc<tokio::sync::Mutex<Held>>,
+    /// Counts the requests. Each ends the one before it.
+    turns: watch::Sender<u64>,
+}
+
+/// What one request at a time may change.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) record: Record,
+    /// It was removed.
+    pub(crate) is_gone: bool,
+}
+
+/// The turn of a request.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) held: OwnedMutexGuard<Held>,
+    at: u64,
+    turns: watch::Receiver<u64>,
+}
+
+impl Entry {
+    fn new(token: Token, record: Record, last: u64, largest: u64) -> Arc<Entry> {
+        Arc::new(Entry {
+            token,
+            address: record.address,
+            created: record.created,
+            last: AtomicU64::new(last),
+            claimed: record.length.unwrap_or(largest),
+            is_complete: AtomicBool::new(record.complete.is_some()),
+            held: Arc::new(tokio::sync::Mutex::new(Held {
+                record,
+                is_gone: false,
+            })),
+            turns: watch::Sender::new(0),
+        })
+    }
+
+    /// Ends the request that has the turn, and waits until it has written what it received.
+    pub(crate) async fn turn(&self) -> Turn {
+        let mut at = 0;
+        self.turns.send_modify(|turns| {
+            *turns += 1;
+            at = *turns;
+        });
+        let turns = self.turns.subscribe();
+        let held = Arc::clone(&self.held).lock_owned().await;
+        Turn { held, at, turns }
+    }
+
+    /// A request has continued it.
+    pub(crate) fn touch(&self) {
+        self.last.store(now(), Ordering::Relaxed);
+    }
+
+    /// How long it will be kept; `None` if its time is over.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        let idle = self
+            .last
+            .load(Ordering::Relaxed)
+            .saturating_add(IDLE_AGE.as_secs());
+        let end = idle.min(self.created.saturating_add(LONGEST_AGE.as_secs()));
+        let left = end.checked_sub(now()).filter(|left| *left > 0);
+        left.map(Duration::from_secs)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Relaxed)
+    }
+}
+
+impl Turn {
+    /// Waits until another request continues the upload.
+    pub(crate) async fn taken(&mut self) {
+        let at = self.at;
+        // The sender lives as long as the entry. Without one, nobody takes the turn.
+        if self.turns.wait_for(|now| *now != at).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The uploads of a folder.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    /// The folder for uploads.
+    root: Arc<Dir>,
+    /// The largest upload, in bytes.
+    largest: u64,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    entries: HashMap<Token, Arc<Entry>>,
+    /// Whether the records of earlier processes were read.
+    is_loaded: bool,
+    /// When expired uploads were looked for, in seconds since 1970.
+    swept: u64,
+}
+
+impl Unfinished {
+    pub(crate) fn new(root: Arc<Dir>, largest: u64) -> Arc<Unfinished> {
+        Arc::new(Unfinished {
+            root,
+            largest,
+            table: Mutex::default(),
+        })
+    }
+
+    /// Begins an upload to `name` in the folder `into`. `None`: there are too many, or the parts would be on another file system.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn begin(&self, mut record: Record, into: &Dir, name: &str) -> io::Result<Option<Arc<Entry>>> {
+        let folder = self.make_folder()?;
+        if !is_on_one_file_system(&folder, into) {
+            return Ok(None);
+        }
+        let token = Token::new()?;
+        let entry = Entry::new(token.clone(), record.clone(), now(), self.largest);
+        {
+            let mut table = self.table();
+            self.load(&mut table, &folder);
+            self.sweep(&mut table, &folder);
+            if !self.has_room(&table, &entry) {
+                return Ok(None);
+            }
+            table.entries.insert(token.clone(), Arc::clone(&entry));
+        }
+        let created = PendingFile::create_kept(&folder, &token.part(), into, name).and_then(|()| {
+            record.inode = inode(&folder.symlink_metadata(token.part())?);
+            write_record(&folder, &token, &record)
+        });
+        if let Err(error) = created {
+            self.forget(&token);
+            return Err(error);
+        }
+        Ok(Some(entry))
+    }
+
+    /// Finds an upload.
+    pub(crate) fn find(&self, token: &Token) -> Option<Arc<Entry>> {
+        let folder = self.root.open_dir(FOLDER).ok()?;
+        let found = {
+            let mut table = self.table();
+            self.load(&mut table, &folder);
+            table.entries.get(token).cloned()
+        };
+        let entry = match found {
+            Some(entry) => entry,
+            // Of another process that serves the same folder.
+            None => {
+                let entry = self.read(&folder, token)?;
+                let mut table = self.table();
+                if !self.has_room(&table, &entry) {
+                    return None;
+                }
+                Arc::clone(table.entries.entry(token.clone()).or_insert(entry))
+            }
+        };
+        if entry.remaining().is_none() {
+            remove_files(&folder, token);
+            self.forget(token);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// The length of an upload's part, all of which is on the disk afterwards: a client need not keep what was received.
+    ///
+    /// # Errors
+    /// The error of the system. `NotFound`: somebody has removed it.
+    pub(crate) fn offset(&self, token: &Token) -> io::Result<u64> {
+        let folder = self.root.open_dir(FOLDER)?;
+        let part = folder.open_with(token.part(), OpenOptions::new().append(true))?;
+        part.sync_data()?;
+        Ok(part.metadata()?.len())
+    }
+
+    /// The part, to append to at its end.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn part(&self, token: &Token) -> io::Result<Kept> {
+        let directory = Arc::new(self.root.open_dir(FOLDER)?);
+        let name = token.part();
+        let offset = directory.metadata(&name)?.len();
+        Ok(Kept {
+            directory,
+            name,
+            offset,
+        })
+    }
+
+    /// Writes the record anew.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn save(&self, token: &Token, record: &Record) -> io::Result<()> {
+        write_record(&self.root.open_dir(FOLDER)?, token, record)
+    }
+
+    /// The upload is complete, and its part has another name. Its record stays for clients without a response.
+    pub(crate) fn complete(&self, entry: &Entry, record: &Record) {
+        entry.is_complete.store(true, Ordering::Relaxed);
+        entry.touch();
+        // Without the record, a client is told of no such upload.
+        if self.save(&entry.token, record).is_err() {
+            self.remove(entry);
+            return;
+        }
+        let oldest = {
+            let table = self.table();
+            let complete = || table.entries.values().filter(|entry| entry.is_complete());
+            let oldest = complete().min_by_key(|entry| entry.last.load(Ordering::Relaxed));
+            oldest
+                .filter(|_| complete().count() > MOST_COMPLETE)
+                .map(Arc::clone)
+        };
+        if let Some(oldest) = oldest {
+            self.remove(&oldest);
+        }
+    }
+
+    /// Removes an upload.
+    pub(crate) fn remove(&self, entry: &Entry) {
+        if let Ok(folder) = self.root.open_dir(FOLDER) {
+            remove_files(&folder, &entry.token);
+        }
+        self.forget(&entry.token);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // No code panics while it holds the lock.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, token: &Token) {
+        self.table().entries.remove(token);
+    }
+
+    fn make_folder(&self) -> io::Result<Dir> {
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        cap_std::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        match self.root.create_dir_with(FOLDER, &builder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => self.root.open_dir(FOLDER),
+        }
+    }
+
+    fn has_room(&self, table: &Table, new: &Entry) -> bool {
+        if new.is_complete() {
+            return table.entries.len() < MOST + MOST_COMPLETE;
+        }
+        let unfinished = || table.entries.values().filter(|entry| !entry.is_complete());
+        let of_one = || unfinished().filter(|entry| entry.address == new.address);
+        let claimed: u64 = of_one().fold(new.claimed, |sum, entry| sum.saturating_add(entry.claimed));
+        unfinished().count() < MOST
+            && (new.address.is_none()
+                || of_one().count() < MOST_OF_ONE && claimed <= self.largest.saturating_mul(LARGEST_OF_ONE))
+    }
+
+    /// Reads the records of earlier processes, once.
+    fn load(&self, table: &mut Table, folder: &Dir) {
+        if std::mem::replace(&mut table.is_loaded, true) {
+            return;
+        }
+        let Ok(entries) = folder.entries() else { return };
+        for entry in entries.flatten().take(4 * (MOST + MOST_COMPLETE)) {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let token = name.split('.').next().and_then(Token::parse);
+            let loaded = token.and_then(|token| {
+                let entry = self.read(folder, &token)?;
+                Some((token, entry))
+            });
+            match loaded {
+                Some((token, entry)) => {
+                    table.entries.insert(token, entry);
+                }
+                // What was left when a server was killed between two files.
+                None if is_older_than_all(folder, name) => {
+                    let _ = folder.remove_file(name);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn read(&self, folder: &Dir, token: &Token) -> Option<Arc<Entry>> {
+        let (mut text, name) = (Vec::new(), token.record());
+        let file = folder.open(&name).ok()?;
+        file.take(MOST_RECORD_BYTES as u64 + 1)
+            .read_to_end(&mut text)
+            .ok()?;
+        let mut record: Record = serde_json::from_slice(&text).ok()?;
+        let mut last = modified(folder, &token.part());
+        if last.is_none() {
+            record.complete = record.complete.or_else(|| self.published(&record));
+            last = record.complete.and_then(|_| modified(folder, &name));
+        }
+        Some(Entry::new(token.clone(), record, last?, self.largest))
+    }
+
+    /// The length of the file that was the part of this upload, if it has its name.
+    fn published(&self, record: &Record) -> Option<u64> {
+        let file = self.root.symlink_metadata(record.names.join("/")).ok()?;
+        let is_it = record.inode.is_some()
+            && record.inode == inode(&file)
+            && record.length.is_none_or(|length| length == file.len());
+        is_it.then(|| file.len())
+    }
+
+    /// Removes what has expired, now and then.
+    fn sweep(&self, table: &mut Table, folder: &Dir) {
+        let now = now();
+        if now.abs_diff(table.swept) < SWEEP_EVERY.as_secs() {
+            return;
+        }
+        table.swept = now;
+        table.entries.retain(|token, entry| {
+            let stays = entry.remaining().is_some() || entry.held.try_lock().is_err();
+            if !stays {
+                remove_files(folder, token);
+            }
+            stays
+        });
+    }
+}
+
+/// Whether a file was left long ago.
+fn is_older_than_all(folder: &Dir, name: &str) -> bool {
+    modified(folder, name).is_some_and(|at| at.saturating_add(LONGEST_AGE.as_secs()) < now())
+}
+
+/// When a file was modified, in seconds since 1970.
+fn modified(folder: &Dir, name: &str) -> Option<u64> {
+    let modified = folder.symlink_metadata(name).ok()?.modified().ok()?.into_std();
+    Some(modified.duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+fn remove_files(folder: &Dir, token: &Token) {
+    // Nothing more can be done if this fails.
+    let _ = folder.remove_file(token.part());
+    let _ = folder.remove_file(token.record());
+}
+
+#[cfg(unix)]
+fn inode(metadata: &cap_std::fs::Metadata) -> Option<u64> {
+    Some(cap_std::fs::MetadataExt::ino(metadata))
+}
+
+#[cfg(not(unix))]
+fn inode(_: &cap_std::fs::Metadata) -> Option<u64> {
+    None
+}
+
+fn write_record(folder: &Dir, token: &Token, record: &Record) -> io::Result<()> {
+    let text = serde_json::to_vec(record)?;
+    if text.len() > MOST_RECORD_BYTES {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let (name, new) = (token.record(), format!("{}.new", token.0));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = folder.open_with(Path::new(&new), &options)?;
+    file.write_all(&text)?;
+    folder.rename(&new, folder, &name)
+}
+
+/// Whether a part gets its name in `into` by a rename.
+#[cfg(unix)]
+fn is_on_one_file_system(folder: &Dir, into: &Dir) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    match (folder.dir_metadata(), into.dir_metadata()) {
+        (Ok(folder), Ok(into)) => folder.dev() == into.dev(),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_on_one_file_system(_: &Dir, _: &Dir) -> bool {
+    true
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs())
+}
