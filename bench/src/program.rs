@@ -129,7 +129,8 @@ pub(crate) fn link(cx: &Context, to: u16, options: LinkOptions) -> Result<Served
     let mut command = command(cx, "link");
     command.args(["--listen", "127.0.0.1:0", "--to", &to, "--rtt", &rtt]);
     if options.gigabit {
-        command.args(["--rate", "1Gbit"]);
+        // So that windows limit a transfer, and not the link.
+        command.args(["--rate", "1Gbit", "--buffer", "64MiB"]);
     }
     listening(cx, &mut command)
 }

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use fullbore_link::{ConnectionReport, End, FrameCounts, Link, Stats, Traffic};
+use fullbore_link::{ConnectionReport, DEFAULT_BUFFER, End, FrameCounts, Link, Stats, Traffic};
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -26,6 +27,17 @@ pub(crate) fn run(args: LinkArgs) -> Result<ExitCode, Failure> {
     runtime.block_on(forward(&args))
 }
 
+/// The buffer of a link without --buffer: what is in flight, and as much that waits, as in a router. A larger one would take a whole
+/// file, so that a client believes that it was sent.
+fn buffer(rtt: Duration, rate: Option<u64>) -> u64 {
+    const LEAST: u64 = 256 << 10;
+    let Some(rate) = rate else {
+        return DEFAULT_BUFFER;
+    };
+    let in_flight = u128::from(rate) * rtt.as_nanos() / 8 / 1_000_000_000;
+    u64::try_from(2 * in_flight).unwrap_or(u64::MAX).max(LEAST)
+}
+
 async fn forward(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let listen = resolve(&args.listen)?;
     let server = resolve(&args.to)?;
@@ -35,7 +47,7 @@ async fn forward(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let mut builder = Link::builder()
         .listen(listen)
         .rtt(args.rtt)
-        .buffer(args.buffer)
+        .buffer(args.buffer.unwrap_or_else(|| buffer(args.rtt, args.rate)))
         .jitter(args.jitter)
         .seed(args.seed)
         .handshake(args.handshake)

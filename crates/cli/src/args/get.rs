@@ -37,6 +37,10 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "DIR", group = "place")]
     pub(crate) dir: Option<PathBuf>,
 
+    /// With -O or --dir, save each body below a folder of its host and the folders of its path, as wget -x does
+    #[arg(long, conflicts_with_all = ["recursive", "remote_header_name"])]
+    pub(crate) force_directories: bool,
+
     /// Download a folder and everything below it, as its server lists it. It goes to the folder that follows the URL, to --dir, or
     /// to a folder of the same name. Files keep the modification times of the server
     #[arg(short, long, conflicts_with_all = ["list", "output", "remote_name", "discard", "head", "include", "checksum",

@@ -13,7 +13,9 @@ Examples:
 
 Units: ns us ms s m h; bit kbit Mbit Gbit (a second); K M G or KiB MiB GiB (powers of two), kB MB GB (powers of ten)
 bytes. A number without a unit is in milliseconds, bits a second or bytes.
-All connections share the emulated link. It runs until Ctrl-C or SIGTERM.";
+All connections share the emulated link. A relay of TCP connections loses no packets. For loss, run client and server in a network
+namespace of their own (unshare -rn, where the kernel has netem): ip link set lo up; tc qdisc add dev lo root netem loss 0.1%
+The link runs until Ctrl-C or SIGTERM.";
 
 /// `fullbore link`.
 #[derive(Options, Debug)]
@@ -34,9 +36,10 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub(crate) rate: Option<u64>,
 
-    /// Size of the buffer in each direction; the link stops reading when it is full
-    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = units::bytes)]
-    pub(crate) buffer: u64,
+    /// Size of the buffer in each direction; the link stops reading when it is full [default: twice what the rate carries in
+    /// --rtt, at least 256KiB; without a rate 64MiB]
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
+    pub(crate) buffer: Option<u64>,
 
     /// Random variation of each packet's delay, up or down, in milliseconds without a unit; packets keep their order
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::milliseconds)]

@@ -13,7 +13,7 @@ use crate::args::GetArgs;
 use crate::exit::{Exit, Failure};
 use crate::transfer::target::{Target, is_stdout};
 
-use super::names::{file_name, header_name};
+use super::names::{file_name, header_name, segment_name};
 
 /// The rule by which the URLs of a run get their targets.
 pub(crate) struct Outputs {
@@ -24,6 +24,8 @@ pub(crate) struct Outputs {
     continues: bool,
     /// Responses name their files (`-J`).
     by_header: bool,
+    /// Files are in the folders of their URLs.
+    has_folders: bool,
     taken: TakenNames,
 }
 
@@ -44,8 +46,12 @@ impl Outputs {
                 "--head and --include write to standard output; leave out --remote-header-name and --continue",
             ));
         }
-        if args.remote_header_name && !args.remote_name && args.dir.is_none() {
+        let in_folder = args.remote_name || args.dir.is_some();
+        if args.remote_header_name && !in_folder {
             return Err(Failure::usage("--remote-header-name needs -O or --dir DIR"));
+        }
+        if args.force_directories && !in_folder {
+            return Err(Failure::usage("--force-directories needs -O or --dir DIR"));
         }
         let rule = if args.discard {
             Rule::Discard
@@ -66,6 +72,7 @@ impl Outputs {
             skip_existing: args.skip_existing,
             continues: args.continues(),
             by_header: args.remote_header_name,
+            has_folders: args.force_directories,
             taken: TakenNames::default(),
         })
     }
@@ -112,6 +119,14 @@ impl Outputs {
                 path: dir.join(file_name(url)),
                 force: false,
             })),
+            Rule::Folder(dir) if self.has_folders && name.is_none() => {
+                let place = place(url);
+                let folder = dir.join(place.parent().unwrap_or(Path::new("")));
+                tokio::fs::create_dir_all(&folder)
+                    .await
+                    .map_err(|error| Failure::from_io("create the folder", &folder, &error))?;
+                self.in_folder(dir, place.as_os_str()).await
+            }
             Rule::Folder(dir) => {
                 let name = name.map_or_else(|| file_name(url), OsString::from);
                 self.in_folder(dir, &name).await
@@ -172,8 +187,9 @@ impl Outputs {
             return Err(Failure::new(
                 Exit::Exists,
                 format!(
-                    "an earlier URL of this run has the file name {} too; give this one another name with an indented line \
-                     out=NAME below it in the list, or download it separately with -o FILE",
+                    "an earlier URL of this run has the file name {} too; keep the folders of the URLs with --force-directories, give \
+                     this one another name with an indented line out=NAME below it in the list, or download it separately with \
+                     -o FILE",
                     Path::new(name).display()
                 ),
             ));
@@ -219,6 +235,21 @@ impl Outputs {
     }
 }
 
+/// The path of a file below the folders of its host, its port and its path. Nothing of a URL leads out of them.
+fn place(url: &Url) -> PathBuf {
+    // An address of IPv6 has brackets and colons.
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let host = match url.port() {
+        None => host.to_owned(),
+        Some(port) => format!("{host}+{port}"),
+    };
+    let mut place: PathBuf = segment_name(&host).unwrap_or_else(|| "_".into()).into();
+    let folders = url.path().rsplit_once('/').map_or("", |(folders, _)| folders);
+    place.extend(folders.split('/').filter_map(segment_name));
+    place.push(file_name(url));
+    place
+}
+
 /// The file names of this run as 128-bit keyed hashes: 16 bytes for each URL.
 #[derive(Default)]
 struct TakenNames {
@@ -249,6 +280,7 @@ mod tests {
             skip_existing,
             continues: false,
             by_header: false,
+            has_folders: false,
             taken: TakenNames::default(),
         }
     }
@@ -264,6 +296,25 @@ mod tests {
         ] {
             assert_eq!(outputs(rule, false).uses_stdout(), uses_stdout);
         }
+    }
+
+    #[test]
+    fn a_place_has_the_host_the_port_and_the_folders_of_a_url() -> Result<(), url::ParseError> {
+        for (url, expected) in [
+            ("http://h/a", "h/a"),
+            ("https://h:8443/a/b/", "h+8443/a/b/index.html"),
+            ("http://h/a//b%2fc/d?q", "h/a/b_c/d"),
+            ("http://h/%2e%2e/%252e/e", "h/%2e/e"),
+            ("http://[::1]:80/a", "::1/a"),
+        ] {
+            let expected = if cfg!(windows) {
+                expected.replace(':', "_")
+            } else {
+                expected.to_owned()
+            };
+            assert_eq!(place(&Url::parse(url)?), Path::new(&expected), "{url}");
+        }
+        Ok(())
     }
 
     #[tokio::test]

@@ -360,8 +360,13 @@ impl Fields {
         self.text.push(',');
         self.json("path", Some(path.as_bytes()));
         self.text.push(',');
-        let version = format!("{version:?}");
-        self.json("version", version.strip_prefix("HTTP/").map(str::as_bytes));
+        // As the metrics have it: HTTP/2 has no minor versions (RFC 9113).
+        let version = match version {
+            Version::HTTP_2 => "2",
+            Version::HTTP_11 => "1.1",
+            _ => "1.0",
+        };
+        self.json("version", Some(version.as_bytes()));
         let rest_at = self.text.len();
         self.json("referer", headers.get(REFERER).map(|value| value.as_bytes()));
         self.text.push(',');
