@@ -17,6 +17,7 @@ mod paths;
 mod proxies;
 mod responses;
 mod servers;
+mod trees;
 mod urgent;
 
 use clap::Subcommand;
@@ -44,6 +45,8 @@ pub(crate) enum Case {
     Paths,
     /// 10,000 files of 10 KB over 100 ms, from servers that allow 10,000 streams and 100
     Many,
+    /// A folder of 10,000 files over 100 ms, down and up, without loss and with it, beside wget2, rclone, aria2 and curl
+    Trees,
     /// 64 KiB responses one after another, beside clients in Java and reqwest
     Responses,
     /// Clients of one thread on one core beside hyper, reqwest, curl, nghttp and h2load; and many tasks on one connection
@@ -77,9 +80,10 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 17] = [
+    pub(crate) const ALL: [Case; 18] = [
         Case::Paths,
         Case::Many,
+        Case::Trees,
         Case::Responses,
         Case::Engine,
         Case::Servers,
@@ -109,6 +113,7 @@ impl Case {
             Case::Growth => "growth",
             Case::H2 => "h2",
             Case::Many => "many",
+            Case::Trees => "trees",
             Case::Responses => "responses",
             Case::Engine => "engine",
             Case::Clients => "clients",
@@ -143,6 +148,7 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Growth => growth::run(cx),
         Case::H2 => h2::run(cx),
         Case::Many => many::run(cx),
+        Case::Trees => trees::run(cx),
         Case::Engine => engine::run(cx),
         Case::Clients => clients::run(cx),
         Case::Memory => memory::run(cx),

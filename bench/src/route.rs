@@ -67,7 +67,21 @@ impl<'a> Route<'a> {
             rtt_ms,
             gigabit: true,
         };
-        Self::open(cx, [rtt_ms, 1_000], congestion_control, Far::Link(options))
+        Self::open(cx, [rtt_ms, 1_000], congestion_control, 0.0, Far::Link(options))
+    }
+
+    /// The same, where packets are lost on their way in both directions. A link loses none.
+    pub(crate) fn lossy_gigabit(
+        cx: &'a Context,
+        rtt_ms: u32,
+        congestion_control: &str,
+        loss: f64,
+    ) -> Result<Self, Error> {
+        let options = LinkOptions {
+            rtt_ms,
+            gigabit: true,
+        };
+        Self::open(cx, [rtt_ms, 1_000], congestion_control, loss, Far::Link(options))
     }
 
     /// A path on which what is ahead of an urgent response matters.
@@ -76,6 +90,7 @@ impl<'a> Route<'a> {
             cx,
             [path.rtt_ms, path.megabits],
             congestion_control,
+            0.0,
             Far::Narrow(path),
         )
     }
@@ -84,12 +99,15 @@ impl<'a> Route<'a> {
         cx: &'a Context,
         [rtt_ms, megabits]: [u32; 2],
         congestion_control: &str,
+        loss: f64,
         relay: Far,
     ) -> Result<Self, Error> {
         if has_packets().is_err() {
             return Ok(Self { cx, far: relay });
         }
-        let settings = settings(rtt_ms, megabits, congestion_control);
+        let mut settings = settings(rtt_ms, megabits, congestion_control);
+        settings.to_client.loss = loss;
+        settings.to_server.loss = loss;
         let far = Far::Packets(Path::open(&settings).map_err(Error::NoPath)?);
         Ok(Self { cx, far })
     }

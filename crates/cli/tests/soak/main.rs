@@ -14,6 +14,7 @@ mod body;
 mod kills;
 mod operations;
 mod programs;
+mod resumed_uploads;
 mod run;
 mod service;
 mod watch;
