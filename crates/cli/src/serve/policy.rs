@@ -176,7 +176,11 @@ impl Guarded {
         };
         let mut methods = vec![Method::GET, Method::HEAD];
         if *uploads != Uploads::Refuse {
-            methods.extend([Method::PUT, Method::POST, Method::PATCH, Method::DELETE]);
+            methods.extend([Method::PUT, Method::POST]);
+        }
+        if matches!(uploads, Uploads::Directory(_)) {
+            // Of unfinished uploads.
+            methods.extend([Method::PATCH, Method::DELETE]);
         }
         Cors::new(self)
             .allow_origin(origin)

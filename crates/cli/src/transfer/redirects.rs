@@ -64,7 +64,7 @@ impl Redirects {
         let next = parse(url, &text).map_err(|why| {
             let shown = shown_url(&text);
             let text = format!("{name}: the server redirects to the invalid URL \"{shown}\": {why}");
-            Failure::new(Exit::BadUrl, text)
+            Failure::new(Exit::Protocol, text)
         })?;
         let shown = shown_url(next.url.as_str());
         let Some(most) = self.most else {
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(next(ALL, status, Some("/d")), Ok(None), "{status}");
         }
         assert_eq!(next(ALL, 302, Some("https://u:p@a/")), to("https://a/"));
-        for (location, code) in [("http://a/", 14), ("ftp://a/", 3), ("https://", 3)] {
+        for (location, code) in [("http://a/", 14), ("ftp://a/", 9), ("https://", 9)] {
             assert_eq!(next(ALL, 302, Some(location)), Err(code), "{location}");
         }
     }

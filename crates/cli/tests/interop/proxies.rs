@@ -170,7 +170,7 @@ fn refused(peer: Peer) -> Outcome {
         let mut get: Command = fullbore::client("get", Transport::Tls)?;
         get.args(["--discard", "--proxy", &url, &format!("{}/", server.url)]);
         let (status, _, said) = run_any(&mut get, std::io::sink(), DEADLINE)?;
-        ensure(status.code() == Some(20) && said.contains(part), || {
+        ensure(status.code() == Some(5) && said.contains(part), || {
             format!("{status}: {said}")
         })?;
         ensure(!said.contains("wrong@"), || said.clone())?;

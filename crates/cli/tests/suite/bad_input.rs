@@ -25,7 +25,7 @@ fn url(address: &str) -> String {
 }
 
 #[test]
-fn a_wrong_url_exits_with_3() -> TestResult {
+fn a_wrong_url_exits_with_2() -> TestResult {
     for url in [
         "",
         "example/x",
@@ -34,15 +34,15 @@ fn a_wrong_url_exits_with_3() -> TestResult {
         "http://[::1",
         "http://h:99999/",
     ] {
-        get(url, &[])?.failed_with(3);
+        get(url, &[])?.failed_with(2);
     }
     Ok(())
 }
 
 #[test]
-fn a_name_that_does_not_resolve_exits_with_4() -> TestResult {
+fn a_name_that_does_not_resolve_exits_with_5() -> TestResult {
     // RFC 6761 section 6.4: no name under .invalid ever resolves.
-    get("http://name.invalid/file", &[])?.failed_with(4);
+    get("http://name.invalid/file", &[])?.failed_with(5);
     Ok(())
 }
 
@@ -67,26 +67,26 @@ fn a_certificate_that_does_not_verify_exits_with_6_and_insecure_accepts_it() -> 
 }
 
 #[test]
-fn a_peer_without_tls_exits_with_7() -> TestResult {
+fn a_peer_without_tls_exits_with_6() -> TestResult {
     let address = peer::says(b"HTTP/1.1 400 Bad Request\r\n\r\n")?;
-    get(&format!("https://{address}/file"), &["--insecure"])?.failed_with(7);
+    get(&format!("https://{address}/file"), &["--insecure"])?.failed_with(6);
     Ok(())
 }
 
 #[test]
-fn a_peer_that_speaks_http_1_exits_with_8() -> TestResult {
+fn a_peer_that_speaks_http_1_exits_with_9() -> TestResult {
     let address = peer::says(
         b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/html\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     )?;
-    get(&url(&address), &["--http2"])?.failed_with(8);
+    get(&url(&address), &["--http2"])?.failed_with(9);
     Ok(())
 }
 
 #[test]
-fn a_peer_that_speaks_rubbish_exits_with_8() -> TestResult {
+fn a_peer_that_speaks_rubbish_exits_with_9() -> TestResult {
     static RUBBISH: [u8; 4_096] = [0xa5; 4_096];
-    get(&url(&peer::says(&RUBBISH)?), &[])?.failed_with(8);
-    get(&url(&peer::says(b"SSH-2.0-OpenSSH_9.9\r\n")?), &[])?.failed_with(8);
+    get(&url(&peer::says(&RUBBISH)?), &[])?.failed_with(9);
+    get(&url(&peer::says(b"SSH-2.0-OpenSSH_9.9\r\n")?), &[])?.failed_with(9);
     Ok(())
 }
 
@@ -108,7 +108,7 @@ fn a_peer_that_closes_mid_body_exits_with_10() -> TestResult {
 }
 
 #[test]
-fn a_peer_that_resets_the_stream_exits_with_11() -> TestResult {
+fn a_peer_that_resets_the_stream_exits_with_10() -> TestResult {
     // INTERNAL_ERROR, RFC 9113 section 7.
     let script = |id| {
         [
@@ -118,7 +118,7 @@ fn a_peer_that_resets_the_stream_exits_with_11() -> TestResult {
         ]
         .concat()
     };
-    get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(11);
+    get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(10);
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn a_peer_that_requires_http1_where_it_is_not_allowed_names_the_option() -> Test
     // HTTP_1_1_REQUIRED.
     let address = peer::http2(|id| frames::reset(id, 0xd), Then::Wait)?;
     let ended = get(&url(&address), &["--http2"])?;
-    ended.failed_with(11);
+    ended.failed_with(10);
     assert!(ended.stderr.contains("use --http1.1"), "{ended:?}");
     Ok(())
 }
@@ -143,16 +143,16 @@ fn a_response_that_is_malformed_over_http2_names_the_option_that_may_avoid_it() 
 }
 
 #[test]
-fn a_body_shorter_than_its_content_length_exits_with_12() -> TestResult {
+fn a_body_shorter_than_its_content_length_exits_with_10() -> TestResult {
     let script = |id| [frames::ok(id, Some(10)), frames::data(id, END_STREAM, b"short")].concat();
-    get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(12);
+    get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(10);
     Ok(())
 }
 
 #[test]
-fn a_body_longer_than_its_content_length_exits_with_12() -> TestResult {
+fn a_body_longer_than_its_content_length_exits_with_10() -> TestResult {
     let script = |id| [frames::ok(id, Some(3)), frames::data(id, END_STREAM, b"longer")].concat();
-    get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(12);
+    get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(10);
     Ok(())
 }
 
@@ -203,13 +203,13 @@ fn two_urls_of_one_name_keep_the_first_and_exit_with_15() -> TestResult {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_device_exits_with_16() -> TestResult {
+fn a_full_device_exits_with_17() -> TestResult {
     let folder = tempfile::tempdir()?;
     run(
         folder.path(),
         ["get", "-o", "/dev/full", &url(&answering("body")?)],
     )?
-    .failed_with(16);
+    .failed_with(17);
     Ok(())
 }
 
@@ -228,7 +228,7 @@ fn a_document_that_cannot_be_printed_is_a_failure() -> TestResult {
         let folder = tempfile::tempdir()?;
         let out = fs::OpenOptions::new().write(true).open("/dev/full")?;
         let output = program(folder.path()).args(args).stdout(out).output()?;
-        assert_eq!(output.status.code(), Some(16), "{args:?}");
+        assert_eq!(output.status.code(), Some(17), "{args:?}");
         let stderr = String::from_utf8(output.stderr)?;
         assert_eq!(stderr.matches("standard output").count(), 1, "{stderr}");
         assert_eq!(names(folder.path())?, names_after, "the body is not affected");
@@ -238,7 +238,7 @@ fn a_document_that_cannot_be_printed_is_a_failure() -> TestResult {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_cannot_grow_exits_with_16_and_is_removed() -> TestResult {
+fn a_file_that_cannot_grow_exits_with_17_and_is_removed() -> TestResult {
     let script = |id| {
         let mut octets = frames::ok(id, None);
         for _ in 0..4 {
@@ -256,7 +256,7 @@ fn a_file_that_cannot_grow_exits_with_16_and_is_removed() -> TestResult {
             .arg(env!("CARGO_BIN_EXE_fullbore"))
             .arg(url(&peer::http2(script, Then::Wait)?)),
     )?;
-    ended.failed_with(16);
+    ended.failed_with(17);
     assert!(names(folder.path())?.is_empty());
     Ok(())
 }
@@ -273,9 +273,9 @@ fn a_folder_that_does_not_exist_exits_with_17() -> TestResult {
 }
 
 #[test]
-fn a_peer_that_refuses_every_request_and_goes_away_exits_with_18() -> TestResult {
+fn a_peer_that_refuses_every_request_and_goes_away_exits_with_10() -> TestResult {
     let address = peer::http2(|_| frames::go_away(0, 0), Then::Wait)?;
-    get(&url(&address), &[])?.failed_with(18);
+    get(&url(&address), &[])?.failed_with(10);
     Ok(())
 }
 

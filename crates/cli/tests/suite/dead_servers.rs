@@ -49,7 +49,7 @@ fn a_server_that_ends_every_connection_before_tls_is_asked_a_few_times_for_all_u
     let output = program(folder.path())
         .args(["get", "-i", "list", "--dir", "out", "--json"])
         .output()?;
-    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.status.code(), Some(6));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(document["totals"]["failures"], URLS);
     let last = &document["results"][URLS - 1];

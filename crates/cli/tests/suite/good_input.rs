@@ -153,7 +153,7 @@ fn threads_share_out_the_connections_and_end_together() -> TestResult {
     let taken = serving.origin.trim_start_matches("http://");
     let second = ["serve", ".", "--plaintext", "--threads", "3", "--listen", taken];
     let ended = run(root.path(), second)?;
-    ended.failed_with(22);
+    ended.failed_with(5);
     assert!(ended.stderr.contains("cannot listen on"), "{ended:?}");
 
     signal(&serving.child, Signal::Terminate)?;
@@ -415,7 +415,7 @@ fn an_address_in_use_is_one_sentence() -> TestResult {
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
     let ended = run(root.path(), ["serve", "--plaintext", "--listen", &address])?;
-    ended.failed_with(22);
+    ended.failed_with(5);
     assert!(ended.stderr.contains(&address), "{ended:?}");
     Ok(())
 }

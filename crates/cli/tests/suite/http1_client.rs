@@ -207,7 +207,7 @@ fn one_version_alone_is_spoken_on_request() -> TestResult {
     let server = Server::start(|stream, asked, _| serve(stream, asked, b"x").map(|()| true))?;
     let folder = tempfile::tempdir()?;
     let ended = get(folder.path(), &["--http2", "-o", "out"], &server.url("file"))?;
-    ended.failed_with(8);
+    ended.failed_with(9);
     assert_eq!((server.connections(), server.requests()), (1, 0));
     let both = get(folder.path(), &["--http2", "--http1.1"], &server.url("file"))?;
     assert_eq!(both.code, Some(2), "{both:?}");

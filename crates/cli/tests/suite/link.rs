@@ -171,7 +171,7 @@ fn what_cannot_be_is_refused_with_a_sentence() -> TestResult {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let listen = taken.local_addr()?.to_string();
     let here = Path::new(".");
-    run(here, ["link", "--to", "127.0.0.1:1", "--listen", &listen])?.failed_with(22);
+    run(here, ["link", "--to", "127.0.0.1:1", "--listen", &listen])?.failed_with(5);
     run(here, ["link", "--to", "127.0.0.1"])?.failed_with(2);
     run(here, ["link", "--to", "127.0.0.1:1", "--buffer", "0"])?.failed_with(2);
     for wrong in [["--rate", "0Gbit"], ["--rtt", "100x"], ["--buffer", "1.5B"]] {

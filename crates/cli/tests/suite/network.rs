@@ -108,7 +108,7 @@ fn a_proxy_that_opens_no_tunnel_is_blamed_in_a_sentence() -> TestResult {
         let (address, heads) = proxy(answer)?;
         let url = url.replace("ADDRESS", &address);
         let ended = get(&[("https_proxy", &url)], &["https://name.invalid/"])?;
-        ended.failed_with(20);
+        ended.failed_with(5);
         for part in parts {
             let part = part.replace("ADDRESS", &address);
             assert!(ended.stderr.contains(&part), "{part}: {ended:?}");
@@ -136,7 +136,7 @@ fn what_is_no_socks_proxy_and_what_cannot_be_reached_is_said_and_the_exit_code_i
         ("http://proxy.invalid:1".to_owned(), "cannot be reached"),
     ] {
         let ended = get(&[], &["-x", &proxy, "https://name.invalid/"])?;
-        ended.failed_with(20);
+        ended.failed_with(5);
         assert!(ended.stderr.contains(part), "{proxy}: {ended:?}");
     }
     Ok(())
@@ -168,7 +168,7 @@ fn what_a_socks_proxy_cannot_do_is_said() -> TestResult {
     ] {
         let proxy = format!("socks5h://{}", socks(reply)?);
         let ended = get(&[], &["-x", &proxy, "https://name.invalid/"])?;
-        ended.failed_with(20);
+        ended.failed_with(5);
         assert!(ended.stderr.contains(part), "{reply}: {ended:?}");
     }
     Ok(())
@@ -178,7 +178,7 @@ fn what_a_socks_proxy_cannot_do_is_said() -> TestResult {
 fn a_proxy_for_http_that_is_none_is_named_and_so_is_one_that_is_silent() -> TestResult {
     let no_proxy = peer::says(b"SSH-2.0-OpenSSH_9.9\r\n")?;
     let ended = get(&[], &["-x", &no_proxy, "http://name.invalid/"])?;
-    ended.failed_with(20);
+    ended.failed_with(5);
     let text = format!("http://{no_proxy} did not answer as an HTTP proxy");
     assert!(ended.stderr.contains(&text), "{ended:?}");
     let silent = peer::is_silent()?;
@@ -210,7 +210,7 @@ fn hosts_of_no_proxy_are_reached_directly() -> TestResult {
     let nobody = Nobody::bind();
     let (url, dead) = (format!("{}/file", serving.origin), nobody.to_string());
     let named = ("http_proxy", dead.as_str());
-    get(&[named], &[&url])?.failed_with(20);
+    get(&[named], &[&url])?.failed_with(5);
     for (environment, args) in [
         (&[named, ("no_proxy", "127.0.0.0/8")][..], &[url.as_str()][..]),
         (&[named, ("no_proxy", "example")], &["--noproxy", "*", &url]),
@@ -262,7 +262,7 @@ fn a_family_of_addresses_and_an_address_for_a_name_are_obeyed() -> TestResult {
     let url = server.url();
     get(&[], &["-4", &url])?.succeeded();
     let other_family = get(&[], &["-6", &url])?;
-    other_family.failed_with(4);
+    other_family.failed_with(5);
     assert!(
         other_family.stderr.contains("has no IPv6 address"),
         "{other_family:?}"
@@ -283,7 +283,7 @@ fn a_family_of_addresses_and_an_address_for_a_name_are_obeyed() -> TestResult {
     let names = names.lock().unwrap_or_else(PoisonError::into_inner).clone();
     assert_eq!(names[1..], vec![format!("name.invalid:{port}"); 3]);
     let other_port = "name.invalid:1:127.0.0.1";
-    get(&[], &["--resolve", other_port, &named])?.failed_with(4);
+    get(&[], &["--resolve", other_port, &named])?.failed_with(5);
     Ok(())
 }
 

@@ -90,7 +90,7 @@ fn text_that_cannot_be_printed_is_a_failure() -> TestResult {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full")?;
         let output = program(Path::new(".")).args(args).stdout(full).output()?;
         let stderr = String::from_utf8(output.stderr)?;
-        assert_eq!(output.status.code(), Some(16), "{args:?}: {stderr}");
+        assert_eq!(output.status.code(), Some(17), "{args:?}: {stderr}");
         assert!(
             stderr.starts_with("fullbore: cannot write to standard output: the disk is full"),
             "{args:?}: {stderr}"

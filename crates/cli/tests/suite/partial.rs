@@ -66,7 +66,7 @@ fn parts_of_a_few_octets_are_no_progress_and_come_to_an_end() -> TestResult {
     })?;
     let folder = tempfile::tempdir()?;
     let ended = run(folder.path(), ["get", "--retry", "2", "-o", "out", &server.url()])?;
-    ended.failed_with(12);
+    ended.failed_with(10);
     assert_eq!(server.asked(), 3);
     assert!(!names(folder.path())?.contains(&"out".to_owned()));
     Ok(())
@@ -88,7 +88,7 @@ fn a_part_of_64_kib_is_progress_and_one_octet_less_is_a_failure() -> TestResult 
         let ended = run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?;
         assert_eq!(server.asked(), asked, "{size}: {ended:?}");
         match asked {
-            2 => ended.failed_with(12),
+            2 => ended.failed_with(10),
             _ => {
                 ended.succeeded();
                 holds(folder.path(), &body(1))?;

@@ -151,17 +151,17 @@ fn a_password_in_a_url_is_printed_nowhere() -> TestResult {
     fs::write(folder.path().join("list"), "http://user:hunter2@h.invalid/\n")?;
     for (code, args) in [
         (
-            4,
+            5,
             &["get", "--discard", "--json", "http://user:hunter2@h.invalid/"][..],
         ),
-        (4, &["get", "-v", "--discard", "http://user:hunter2@h.invalid/"]),
-        (3, &["get", "--discard", "--json", "ftp://user:hunter2@h/"]),
-        (3, &["get", "--discard", "--json", "user:hunter2@h"]),
-        (4, &["get", "--discard", "--json", "-i", "list"]),
+        (5, &["get", "-v", "--discard", "http://user:hunter2@h.invalid/"]),
+        (2, &["get", "--discard", "--json", "ftp://user:hunter2@h/"]),
+        (2, &["get", "--discard", "--json", "user:hunter2@h"]),
+        (5, &["get", "--discard", "--json", "-i", "list"]),
         // Followed with these, and no server is there.
         (5, &["get", "--discard", "--json", "-L", &url]),
-        (4, &["put", "file", "--json", "https://user:hunter2@h.invalid/"]),
-        (4, &["get", "-vv", "-u", "user:hunter2", "http://h.invalid/"]),
+        (5, &["put", "file", "--json", "https://user:hunter2@h.invalid/"]),
+        (5, &["get", "-vv", "-u", "user:hunter2", "http://h.invalid/"]),
         (
             2,
             &[
@@ -193,8 +193,8 @@ fn a_long_location_is_cut_wherever_it_is_shown() -> TestResult {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("file"), "content")?;
     for (to, args, code) in [
-        (format!("http://:1/{tail}"), &["get", "-L"][..], 3),
-        (format!("ftp://h/{tail}"), &["get", "-L"], 3),
+        (format!("http://:1/{tail}"), &["get", "-L"][..], 9),
+        (format!("ftp://h/{tail}"), &["get", "-L"], 9),
         (format!("{}?{tail}", away.url()), &["get", "--no-location"], 14),
         (format!("{}?{tail}", missing.url()), &["get", "-L"], 14),
         (format!("http://127.0.0.1:1/{tail}"), &["get", "-L"], 5),

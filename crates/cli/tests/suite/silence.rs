@@ -174,7 +174,7 @@ fn a_server_that_refuses_with_an_error_is_asked_a_few_times_and_its_words_are_sh
     })?;
     let folder = tempfile::tempdir()?;
     let ended = run(folder.path(), ["get", "-o", "out", &server.url()])?;
-    ended.failed_with(18);
+    ended.failed_with(10);
     assert!(
         ended.stderr.contains("ENHANCE_YOUR_CALM") && ended.stderr.contains("slow down"),
         "{ended:?}"

@@ -155,7 +155,7 @@ fn a_certificate_that_is_not_a_trusted_one_exits_with_6_and_names_the_option() -
 }
 
 #[test]
-fn a_port_without_tls_exits_with_7_and_points_to_http() -> TestResult {
+fn a_port_without_tls_exits_with_6_and_points_to_http() -> TestResult {
     let stage = Stage::new(&[], |_| ())?;
     let serving = Serving::start(stage.path(), &["--plaintext"])?;
     let addresses = [
@@ -165,23 +165,23 @@ fn a_port_without_tls_exits_with_7_and_points_to_http() -> TestResult {
     for address in &addresses {
         let port = address.rsplit(':').next().unwrap_or_default();
         let part = format!("TLS handshake failed: port {port} of localhost does not speak TLS; try http://");
-        says(&get_insecurely(address)?, 7, &[&part]);
+        says(&get_insecurely(address)?, 6, &[&part]);
     }
     Ok(())
 }
 
 #[test]
-fn a_peer_that_closes_during_the_handshake_exits_with_7() -> TestResult {
+fn a_peer_that_closes_during_the_handshake_exits_with_6() -> TestResult {
     let parts = [
         "localhost closed the connection during the handshake",
         "does not speak TLS, try http://",
     ];
-    says(&get_insecurely(&peer::says(b"")?)?, 7, &parts);
+    says(&get_insecurely(&peer::says(b"")?)?, 6, &parts);
     Ok(())
 }
 
 #[test]
-fn a_port_with_tls_that_is_spoken_to_without_exits_with_8_and_points_to_https() -> TestResult {
+fn a_port_with_tls_that_is_spoken_to_without_exits_with_9_and_points_to_https() -> TestResult {
     let stage = Stage::new(&["localhost"], |_| ())?;
     let (_serving, port) = stage.serve()?;
     let ended = run(
@@ -190,7 +190,7 @@ fn a_port_with_tls_that_is_spoken_to_without_exits_with_8_and_points_to_https() 
     )?;
     says(
         &ended,
-        8,
+        9,
         &[
             "it answered with an alert of TLS",
             "whether the server needs https://",
@@ -205,27 +205,27 @@ fn alerts_have_sentences_and_exit_codes() -> TestResult {
     let cases: [(&[u8], i32, &[&str]); 5] = [
         (
             &[21, 3, 1, 0, 2, 2, 70],
-            7,
+            6,
             &["speaks neither TLS 1.2 nor TLS 1.3"],
         ),
         (
             &[21, 3, 3, 0, 2, 2, 40],
-            7,
+            6,
             &["none of the cipher suites and parameters", "handshake_failure"],
         ),
         (
             &[21, 3, 3, 0, 2, 2, 112],
-            7,
+            6,
             &["localhost has no site of this name"],
         ),
         (
             &[21, 3, 3, 0, 2, 2, 116],
-            7,
+            6,
             &["requires a client certificate", "--cert FILE --key FILE"],
         ),
         (
             &[21, 3, 3, 0, 2, 2, 120],
-            8,
+            9,
             &["refused every protocol that was offered", "(ALPN)"],
         ),
     ];

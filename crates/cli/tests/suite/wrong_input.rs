@@ -187,16 +187,16 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         ),
         (&["completions", "csh"], 2, "possible values: bash"),
         // URLs.
-        (&["get", "example/x"], 3, "begin it with https:// or http://"),
+        (&["get", "example/x"], 2, "begin it with https:// or http://"),
         (
             &["get", "ftp://example.org/x"],
-            3,
+            2,
             "the scheme is not http or https",
         ),
-        (&["get", "http://h:99999/"], 3, "invalid port number"),
+        (&["get", "http://h:99999/"], 2, "invalid port number"),
         (
             &["put", "file", "example"],
-            3,
+            2,
             "begin it with https:// or http://",
         ),
         // Lists.
@@ -210,36 +210,36 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
             17,
             "cannot read folder: it is a folder",
         ),
-        (&["get", "-O", "-i", "utf16"], 3, "save the list as UTF-8"),
+        (&["get", "-O", "-i", "utf16"], 2, "save the list as UTF-8"),
         (
             &["get", "-O", "-i", "binary"],
-            3,
+            2,
             "binary line 1 is not valid UTF-8",
         ),
         (
             &["get", "-O", "-i", "option"],
-            3,
+            2,
             "option line 1 is an option, but there is no URL above it",
         ),
         (
             &["get", "-O", "-i", "unknown"],
-            3,
+            2,
             "unknown line 2 has the unknown option \"split\"; out=NAME and checksum=TYPE=HEX",
         ),
         (
             &["get", "-O", "-i", "path"],
-            3,
+            2,
             "path line 2 has no plain file name after out=; use --dir DIR",
         ),
         (
             &["get", "-O", "-i", "sum"],
-            3,
+            2,
             "sum line 2 has a wrong checksum: expected the 64 hexadecimal digits",
         ),
-        (&["get", "-O", "-i", "words"], 3, "write one URL on each line"),
+        (&["get", "-O", "-i", "words"], 2, "write one URL on each line"),
         (
             &["get", "-O", "-i", "no-scheme"],
-            3,
+            2,
             "begin it with https:// or http://",
         ),
         (
@@ -298,12 +298,12 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         ),
         (
             &["link", "--to", "name.invalid:80"],
-            4,
+            5,
             "check the host name and the network",
         ),
         (
             &["link", "--to", "127.0.0.1:1", "--listen", &taken],
-            22,
+            5,
             "use another address with --listen",
         ),
         (

@@ -104,13 +104,13 @@ fn wrong_proxies_and_addresses_are_explained() -> TestResult {
             (&["-x", "http://me:hunter2@x@h:1", url], 2, &["***@h:1", "%40"]),
             (
                 &["-x", "http://proxy.invalid:1", url],
-                20,
+                5,
                 &["http://proxy.invalid:1", "cannot be reached", "--proxy"],
             ),
-            (&["-x", &dead, url], 20, &[&dead, "cannot be reached", "--proxy"]),
+            (&["-x", &dead, url], 5, &[&dead, "cannot be reached", "--proxy"]),
             (
                 &["-x", &tls_proxy, url],
-                20,
+                5,
                 &[
                     "the proxy https://127.0.0.1:",
                     "does not speak TLS",
@@ -133,8 +133,8 @@ fn wrong_proxies_and_addresses_are_explained() -> TestResult {
                 &["--resolve", "\"name\" is not an IPv4 or IPv6 address"],
             ),
             (&["-4", "-6", url], 2, &["'--ipv4' cannot be used with '--ipv6'"]),
-            (&["-6", &dead_url], 4, &["127.0.0.1 has no IPv6 address"]),
-            (&["-4", "http://[::1]/"], 4, &["::1 has no IPv4 address"]),
+            (&["-6", &dead_url], 5, &["127.0.0.1 has no IPv6 address"]),
+            (&["-4", "http://[::1]/"], 5, &["::1 has no IPv4 address"]),
             (
                 &["--limit-rate", "0", url],
                 2,
@@ -147,12 +147,12 @@ fn wrong_proxies_and_addresses_are_explained() -> TestResult {
                 2,
                 &["'--no-location' cannot be used with '--location-trusted'"],
             ),
-            (&["h/x"], 3, &["h/x", "no scheme", "https://"]),
-            (&["http://"], 3, &["http://", "host"]),
-            (&["http://[::1"], 3, &["http://[::1"]),
-            (&["http://h:99999/"], 3, &["h:99999", "port"]),
-            (&["gopher://h/"], 3, &["gopher://h/", "not http or https"]),
-            (&[url], 4, &["h.invalid", "check the host name"]),
+            (&["h/x"], 2, &["h/x", "no scheme", "https://"]),
+            (&["http://"], 2, &["http://", "host"]),
+            (&["http://[::1"], 2, &["http://[::1"]),
+            (&["http://h:99999/"], 2, &["h:99999", "port"]),
+            (&["gopher://h/"], 2, &["gopher://h/", "not http or https"]),
+            (&[url], 5, &["h.invalid", "check the host name"]),
             (&[&dead_url], 5, &[&dead, "check the port"]),
         ],
     )?;
@@ -302,7 +302,7 @@ fn a_client_certificate_opens_a_server_that_asks_for_one() -> TestResult {
     }
     for version in ["--http2", "--http1.1"] {
         let without = run(folder.path(), ["get", "--cacert", "ca.pem", version, &url])?;
-        without.failed_with(7);
+        without.failed_with(6);
         assert!(without.stderr.contains("--cert FILE --key FILE"), "{without:?}");
     }
     // Whoever has set the variable has forgotten it.
@@ -329,12 +329,12 @@ fn a_server_without_tls_or_with_tls_alone_is_named() -> TestResult {
         &[
             (
                 &["-k", &swapped(&plain.origin, "http://", "https://")],
-                7,
+                6,
                 &["does not speak TLS", "http://"],
             ),
             (
                 &[&swapped(&sealed.origin, "https://", "http://")],
-                8,
+                9,
                 &["https://"],
             ),
             (

@@ -116,7 +116,7 @@ fn a_socket_that_nobody_serves_is_replaced_and_any_other_file_stays() -> TestRes
     site.after("listening on unix:")?;
     assert_eq!(fs::metadata(&socket)?.mode() & 0o777, 0o666);
     let ended = run(folder.path(), args)?;
-    ended.failed_with(22);
+    ended.failed_with(5);
     assert!(
         ended.stderr.contains("another program listens there"),
         "{ended:?}"
@@ -131,7 +131,7 @@ fn a_socket_that_nobody_serves_is_replaced_and_any_other_file_stays() -> TestRes
     fs::remove_file(&socket)?;
     fs::write(&socket, "a file")?;
     let ended = run(folder.path(), args)?;
-    ended.failed_with(22);
+    ended.failed_with(5);
     assert!(ended.stderr.contains("is not a socket"), "{ended:?}");
     assert_eq!(fs::read(&socket)?, b"a file");
     Ok(())

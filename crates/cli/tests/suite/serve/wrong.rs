@@ -156,22 +156,22 @@ fn each_wrong_option_is_one_sentence_that_says_what_to_type() -> TestResult {
         ),
         (
             plain(&["--listen", "unix:no/such/web.sock"]),
-            22,
+            5,
             &["unix:no/such/web.sock", "folder does not exist"],
         ),
         (
             plain(&["--listen", "unix:empty"]),
-            22,
+            5,
             &["unix:empty", "is not a socket", "another path"],
         ),
         (
             plain(&["--listen", "192.0.2.1:8080"]),
-            22,
+            5,
             &["192.0.2.1:8080", "does not have the address", "[::]"],
         ),
         (
             plain(&["--listen", "name.invalid:8080"]),
-            22,
+            5,
             &["name.invalid", "does not resolve", "127.0.0.1:8080"],
         ),
         (plain(&["--port", "0"]), 2, &["--port"]),
@@ -347,7 +347,7 @@ fn a_port_that_another_program_has_is_named_for_each_listener() -> TestResult {
         [&tls[..], &["--redirect-http", &address]].concat(),
     ] {
         let ended = serve(folder.path(), &args)?;
-        refused(&ended, &args, 22, &[&address, "another program listens there"]);
+        refused(&ended, &args, 5, &[&address, "another program listens there"]);
     }
     Ok(())
 }
