@@ -3,23 +3,34 @@
 //! | module | subject |
 //! |---|---|
 //! | `upload_body` | a file or standard input as a request body |
+//! | `resumable` | an upload that is continued after a break |
+//! | `resource`, `structured` | upload resources; the fields that describe them |
+//! | `upload_state` | what a later run needs to continue an upload |
 //! | `many` | the uploads of many files |
 //! | `tree` | the files of folders |
 //! | `existing` | what the server has (`--skip-existing`) |
 //! | `content` | reading small files |
+//! | `hop`, `time_limit` | one request of an upload; how long an attempt may take |
 //! | `gate` | how many uploads are under way |
+//! | `counted` | what the progress of many files shows of a body |
 //! | `tally` | the results of many files |
 
 mod content;
+mod counted;
 mod existing;
 mod gate;
+mod hop;
 mod many;
+mod resource;
+mod resumable;
+mod structured;
 mod tally;
+mod time_limit;
 mod tree;
 mod upload_body;
+mod upload_state;
 
 use std::ffi::OsStr;
-use std::future::Future;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,17 +39,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fullbore::{Client, Incoming};
-use http::header::{CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::Empty;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Serialize;
-use tokio::time::timeout_at;
 use url::Url;
 
 use crate::args::PutArgs;
 use crate::exit::{Exit, Failure};
-use crate::figures::rate;
+use crate::figures::{grouped, rate};
 use crate::key_log;
 use crate::run::{self, Leftovers};
 use crate::transfer::client::{self, Address, check_status, shown_url};
@@ -55,13 +64,13 @@ use crate::transfer::transfer_coding;
 use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
-use upload_body::{Sent, UploadSource};
+use hop::Hop;
+use resumable::{End, Resumption, Run, Stopped};
+use time_limit::TimeLimit;
+use upload_body::{FileBody, Sent, UploadSource};
 
 /// How long the peer may read nothing of the request body after its response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The time of a file's modification, in seconds since 1970: a field of ownCloud and Nextcloud, which rclone sends too.
-static MODIFIED: HeaderName = HeaderName::from_static("x-oc-mtime");
 
 /// Uploads what the arguments name.
 ///
@@ -76,7 +85,8 @@ pub(crate) async fn run(
     let typed = client::with_scheme(&args.url()?);
     if many::is_asked_for(&args).await? {
         leftovers.set_nothing_kept("run the same command again with --skip-existing to send the rest");
-        return many::run(&args, &typed, volume).await;
+        leftovers.set_how_to_resume("run the same command again with --skip-existing");
+        return many::run(&args, &typed, volume, &leftovers).await;
     }
     leftovers.set_nothing_kept("the upload is not complete");
     let mut address = client::parse_url(&typed)?;
@@ -102,6 +112,8 @@ pub(crate) async fn run(
         limit: TimeLimit::new(args.connection.max_time),
         note: None,
         waited: None,
+        leftovers,
+        resumption: None,
     };
     let result = upload.run(args, target).await;
     progress.clear();
@@ -157,6 +169,9 @@ struct Upload {
     /// A remark, also about a success.
     note: Option<String>,
     waited: Option<Waits>,
+    leftovers: Arc<Leftovers>,
+    /// Of a file that a later request can continue.
+    resumption: Option<Arc<Resumption>>,
 }
 
 /// The response would replace the file that is sent.
@@ -202,7 +217,11 @@ impl Upload {
             }
         })
         .await?;
-        let response = self.send(&client, &args, body, &sent).await?;
+        let Some(response) = self.send(&client, &args, body, &sent).await? else {
+            self.forget().await;
+            client::farewell(&client).await;
+            return Ok(());
+        };
         if matches!(target, Target::Stdout { .. }) {
             // The bar would stay above the response.
             self.progress.clear();
@@ -213,9 +232,17 @@ impl Upload {
             .hold(url.as_str(), end)
             .await
             .map_err(|late| late.failure)??;
+        self.forget().await;
         self.waited = Waits::of(Direction::Sending, &client, Set::by(&args.connection)).await;
         client::farewell(&client).await;
         Ok(())
+    }
+
+    /// The upload is complete.
+    async fn forget(&self) {
+        if let Some(resumption) = &self.resumption {
+            resumption.forget().await;
+        }
     }
 
     /// Receives the response's body, and sends the rest of the request's.
@@ -240,14 +267,15 @@ impl Upload {
         self.sent_whole(file, sent).await
     }
 
-    /// Sends the request, follows redirects, and repeats temporary failures if allowed, until there is a response.
+    /// Sends the request, follows redirects, and repeats or continues after temporary failures if allowed, until there is a
+    /// response. `None` if the server has the file and its response was lost.
     async fn send(
         &mut self,
         client: &Client,
         args: &PutArgs,
         body: UploadSource,
         sent: &Sent,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Option<Response<Incoming>>, Failure> {
         let fields = RequestFields::new(&args.connection, &[client::with_scheme(&args.url()?)]).await?;
         let redirects = Redirects::from_args(&args.connection);
         let mut hop = Hop {
@@ -259,8 +287,27 @@ impl Upload {
             is_spent: false,
         };
         let mut followed = 0;
+        let rate = args.connection.network.limit_rate.map(RateLimit::new);
+        let progress = Arc::clone(&self.progress);
+        let run = Run {
+            client,
+            request_fields: &fields,
+            redirects,
+            rate: rate.as_ref(),
+            retries: args.retry,
+            max_time: args.connection.max_time,
+            progress: &progress,
+            is_single: true,
+            tells: self.volume.prints_notes() && self.format != Format::JsonErr,
+        };
+        self.resumption = self.begin(run, args, &hop).await;
         loop {
-            let response = self.ask(client, args, &mut hop, sent).await?;
+            let Some(response) = self.ask(run, &mut hop, sent).await? else {
+                let text =
+                    "the server has the whole file; its response was lost when the connection broke off";
+                self.note(format!("{}: {text}", self.address.url));
+                return Ok(None);
+            };
             let found = (response.status(), response.headers());
             let next = match redirects.next(&hop.url, &hop.shown, found, followed) {
                 Ok(next) => next,
@@ -271,7 +318,9 @@ impl Upload {
                 }
                 Err(failure) => return Err(failure),
             };
-            let Some(next) = next else { return Ok(response) };
+            let Some(next) = next else {
+                return Ok(Some(response));
+            };
             followed += 1;
             hop.turn(response.status());
             fields.after_redirect(&mut hop.fields, &hop.url, &next);
@@ -289,59 +338,132 @@ impl Upload {
         }
     }
 
-    /// Sends the request to one URL, and repeats temporary failures if allowed.
+    /// The upload, if it is one that can be continued.
+    async fn begin(&self, run: Run<'_>, args: &PutArgs, hop: &Hop) -> Option<Arc<Resumption>> {
+        let Some(UploadSource::File(body)) = &hop.body else {
+            return None;
+        };
+        if !resource::is_worth(&hop.method, &hop.fields, body.length()) {
+            return None;
+        }
+        // Standard input has no path by which a later run would find it.
+        let path = Some(args.file()).filter(|path| *path != Path::new("-"));
+        let (address, leftovers) = (&self.address, &self.leftovers);
+        let resumption = Resumption::new(run, &hop.method, address, &hop.fields, path, body, leftovers).await;
+        Some(Arc::new(resumption))
+    }
+
+    /// Sends the request to one URL, and continues or repeats it after temporary failures if allowed.
     async fn ask(
         &mut self,
-        client: &Client,
-        args: &PutArgs,
+        run: Run<'_>,
         hop: &mut Hop,
         sent: &Sent,
-    ) -> Result<Response<Incoming>, Failure> {
-        let mut retries = Retries::new(args.retry);
-        let rate = args.connection.network.limit_rate.map(RateLimit::new);
+    ) -> Result<Option<Response<Incoming>>, Failure> {
+        let mut retries = Retries::new(run.retries);
+        let mut failed = None;
         loop {
-            let (limit, shown) = (self.limit, hop.shown.clone());
-            let attempt = self.attempt(client, hop, sent, rate.clone());
-            let failed = match limit.hold(&shown, attempt).await {
-                Ok(Ok(response)) => return Ok(response),
-                Ok(Err(failed)) | Err(failed) => failed,
-            };
-            // RFC 9110 section 9.2.2: a method that is not idempotent is repeated only if the server did not process it.
-            let repeatable = (hop.method.is_idempotent() || failed.unprocessed) && !hop.is_spent;
-            match retries.next(&failed).filter(|_| repeatable) {
-                Some(pause) => {
-                    self.status = None;
-                    tokio::time::sleep(pause).await;
-                    self.limit = TimeLimit::new(args.connection.max_time);
+            if let Some((resumption, body)) = self.continued(hop) {
+                let is_first = failed.is_none();
+                let mut limit = self.limit;
+                let end = resumption.finish(run, &mut limit, &body, failed.take()).await;
+                self.limit = limit;
+                match end {
+                    End::Answered(response) => return self.check(hop, response).await.map(Some),
+                    End::Lost => return Ok(None),
+                    // This run has sent nothing yet.
+                    End::Gone(_) if is_first => {}
+                    End::Gone(gone) => self.pause(run, hop, &mut retries, gone).await?,
+                    End::Failed(failed) => return Err(failed.failure),
                 }
-                None => return Err(failed.failure),
             }
+            let (limit, shown) = (self.limit, hop.shown.clone());
+            let attempt = self.attempt(run, hop, sent);
+            let broken = match limit.hold(&shown, attempt).await {
+                Ok(Ok(response)) => return Ok(Some(response)),
+                Ok(Err(broken)) | Err(broken) => broken,
+            };
+            let resumption = self.resumption.as_ref();
+            if resumption.is_some_and(|resumption| resumption.may_continue(&broken)) {
+                failed = Some(broken);
+                continue;
+            }
+            self.pause(run, hop, &mut retries, broken).await?;
         }
+    }
+
+    /// The upload to be continued, and the file.
+    fn continued(&self, hop: &Hop) -> Option<(Arc<Resumption>, FileBody)> {
+        let resumption = self
+            .resumption
+            .as_ref()
+            .filter(|resumption| resumption.has_resource())?;
+        match &hop.body {
+            Some(UploadSource::File(body)) => Some((Arc::clone(resumption), body.clone())),
+            _ => None,
+        }
+    }
+
+    /// Waits before the request is repeated from its beginning.
+    ///
+    /// # Errors
+    /// It must not be repeated.
+    async fn pause(
+        &mut self,
+        run: Run<'_>,
+        hop: &Hop,
+        retries: &mut Retries,
+        failed: Failed,
+    ) -> Result<(), Failure> {
+        // RFC 9110 section 9.2.2: a method that is not idempotent is repeated only if the server did not process it.
+        let repeatable = (hop.method.is_idempotent() || failed.unprocessed) && !hop.is_spent;
+        let Some(pause) = retries.next(&failed).filter(|_| repeatable) else {
+            return Err(failed.failure);
+        };
+        self.status = None;
+        tokio::time::sleep(pause).await;
+        self.limit = TimeLimit::new(run.max_time);
+        Ok(())
     }
 
     /// Sends the request once. A body that can be sent again stays in `hop`, also when this is dropped.
     async fn attempt(
         &mut self,
-        client: &Client,
+        run: Run<'_>,
         hop: &mut Hop,
         sent: &Sent,
-        rate: Option<Arc<RateLimit>>,
     ) -> Result<Response<Incoming>, Failed> {
         let mut head = hop.head(sent).map_err(Failed::permanent)?;
         if hop.body.is_some() {
-            head.extensions_mut().insert(self.progress.sent().clone());
+            self.progress.continue_upload(0);
+            head.extensions_mut().insert(self.progress.sent());
         }
+        let rate = run.rate.cloned();
         let answered = match hop.body.take() {
-            None => client.request(head.map(|()| Empty::<Bytes>::new())).await,
+            None => run.client.request(head.map(|()| Empty::<Bytes>::new())).await,
             Some(UploadSource::File(file)) => {
                 hop.body = Some(UploadSource::File(file.clone()));
-                let paced = Paced::new(file, rate);
-                client.request_repeatable(head.map(|()| paced)).await
+                let asks = resource::is_worth(&hop.method, head.headers(), file.length());
+                match self.resumption.as_ref().filter(|_| asks) {
+                    Some(resumption) => {
+                        resource::ask(head.headers_mut(), file.length());
+                        let request = head.map(|()| Paced::new(file.clone(), rate));
+                        match resumption.create(run, &hop.url, request, &file).await {
+                            Ok(response) => Ok(response),
+                            Err(Stopped::Library(error)) => Err(error),
+                            Err(Stopped::Failed(failed)) => return Err(failed),
+                        }
+                    }
+                    None => {
+                        run.client
+                            .request_repeatable(head.map(|()| Paced::new(file, rate)))
+                            .await
+                    }
+                }
             }
             Some(UploadSource::Stream(stream)) => {
                 hop.is_spent = true;
-                let paced = Paced::new(stream, rate);
-                client.request(head.map(|()| paced)).await
+                run.client.request(head.map(|()| Paced::new(stream, rate))).await
             }
         };
         let response = answered.map_err(|error| self.blame(&hop.shown, sent, &error))?;
@@ -349,6 +471,23 @@ impl Upload {
         match check_status(&hop.shown, response.status()) {
             Ok(()) => Ok(response),
             Err(failure) => Err(Failed::by_status(failure, &response).with_body(response).await),
+        }
+    }
+
+    /// The response to an upload that was continued.
+    async fn check(
+        &mut self,
+        hop: &Hop,
+        response: Response<Incoming>,
+    ) -> Result<Response<Incoming>, Failure> {
+        self.status = Some(response.status().as_u16());
+        match check_status(&hop.shown, response.status()) {
+            Ok(()) => Ok(response),
+            Err(failure) => {
+                self.forget().await;
+                let failed = Failed::by_status(failure, &response).with_body(response).await;
+                Err(failed.failure)
+            }
         }
     }
 
@@ -387,7 +526,7 @@ impl Upload {
         if let Some(fault) = sent.fault() {
             return Err(fault);
         }
-        if !sent.is_whole(self.progress.bytes()) {
+        if !sent.is_whole(self.progress.sent().get()) {
             self.note(format!(
                 "{}: the server responded with {} after {} bytes and refused the rest",
                 self.address.url,
@@ -398,6 +537,18 @@ impl Upload {
         Ok(())
     }
 
+    /// How many bytes an earlier run has sent.
+    fn resumed(&self) -> u64 {
+        self.resumption
+            .as_ref()
+            .map_or(0, |resumption| resumption.resumed())
+    }
+
+    /// How many bytes of the file this run has sent.
+    fn sent(&self) -> u64 {
+        self.progress.bytes().saturating_sub(self.resumed())
+    }
+
     /// Prints the result.
     ///
     /// # Errors
@@ -405,7 +556,7 @@ impl Upload {
     fn report(&mut self, failure: Option<&Failure>) -> Result<(), Failure> {
         self.reported = true;
         let seconds = self.begun.elapsed().as_secs_f64();
-        let sent = self.progress.bytes();
+        let sent = self.sent();
         if self.format != Format::JsonErr {
             if let Some(failure) = failure.filter(|_| self.volume.prints_errors()) {
                 run::complain(failure);
@@ -424,9 +575,13 @@ impl Upload {
                 .as_ref()
                 .and_then(|waited| waited.clause(sent, seconds))
                 .map(|clause| format!("; {clause}"));
+            let resumed = match self.resumed() {
+                0 => String::new(),
+                bytes => format!("; {} bytes were there already", grouped(bytes)),
+            };
             let _ = writeln!(
                 io::stderr(),
-                "sent {}{}{}",
+                "sent {}{resumed}{}{}",
                 moved(sent, seconds),
                 status.unwrap_or_default(),
                 waited.unwrap_or_default()
@@ -441,11 +596,12 @@ impl Upload {
     /// # Errors
     /// Standard output cannot be written.
     fn print_document(&self, failure: Option<&Failure>, interrupted: bool) -> Result<(), Failure> {
-        let (sent, seconds) = (self.progress.bytes(), self.begun.elapsed().as_secs_f64());
+        let (sent, seconds) = (self.sent(), self.begun.elapsed().as_secs_f64());
         let document = Document {
             url: self.address.url.as_str(),
             status: self.status,
             sent,
+            resumed: self.resumed(),
             received: self.received.bytes(),
             seconds,
             megabytes_per_second: rate(sent, seconds),
@@ -474,103 +630,20 @@ impl Drop for Upload {
     }
 }
 
-/// The time of an attempt (`--max-time`).
-#[derive(Clone, Copy)]
-struct TimeLimit {
-    length: Duration,
-    /// `None` without a limit.
-    until: Option<tokio::time::Instant>,
-}
-
-impl TimeLimit {
-    /// From now on.
-    fn new(length: Option<Duration>) -> Self {
-        Self {
-            length: length.unwrap_or_default(),
-            until: length.map(|length| tokio::time::Instant::now() + length),
-        }
-    }
-
-    /// Waits for a part of the attempt. `place` is the URL, for messages.
-    ///
-    /// # Errors
-    /// The time of the attempt is over.
-    async fn hold<T>(self, place: &str, part: impl Future<Output = T>) -> Result<T, Failed> {
-        match self.until {
-            None => Ok(part.await),
-            Some(until) => timeout_at(until, part)
-                .await
-                .map_err(|_| Failed::too_long(place, "no complete response had arrived", self.length)),
-        }
-    }
-}
-
-/// A request on its way along redirects.
-struct Hop {
-    url: Url,
-    /// The URL for messages: the user's is shown whole, a server's is not.
-    shown: String,
-    method: Method,
-    fields: HeaderMap,
-    /// `None` for a request without one.
-    body: Option<UploadSource>,
-    /// Whether the body was sent and cannot be sent again.
-    is_spent: bool,
-}
-
-impl Hop {
-    fn head(&self, sent: &Sent) -> Result<Request<()>, Failure> {
-        let mut request = Request::builder()
-            .method(self.method.clone())
-            .uri(self.url.as_str())
-            .body(())
-            .map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.shown)))?;
-        *request.headers_mut() = self.fields.clone();
-        if let (Some(length), true) = (sent.length(), self.body.is_some()) {
-            request
-                .headers_mut()
-                .insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        let second = sent
-            .modified()
-            .filter(|_| self.method == Method::PUT && self.body.is_some());
-        if let Some(second) = second {
-            let fields = request.headers_mut();
-            fields.entry(&MODIFIED).or_insert(HeaderValue::from(second));
-        }
-        Ok(request)
-    }
-
-    /// The method after a redirect, as curl and browsers have it: 303 asks for the result of the upload, and POST becomes
-    /// GET after 301 and 302 too (RFC 9110 section 15.4).
-    fn turn(&mut self, status: StatusCode) {
-        let to_get = match status.as_u16() {
-            303 => self.method != Method::HEAD,
-            301 | 302 => self.method == Method::POST,
-            _ => false,
-        };
-        if to_get {
-            self.method = Method::GET;
-            self.body = None;
-            self.is_spent = false;
-            // They are about the upload and what it replaces, and not about its result.
-            let of_upload = |name: &&HeaderName| {
-                let text = name.as_str();
-                text.starts_with("content-") || text.starts_with("if-") || *name == EXPECT
-            };
-            let names: Vec<_> = self.fields.keys().filter(of_upload).cloned().collect();
-            for name in names {
-                self.fields.remove(name);
-            }
-        }
-    }
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde passes it")]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
     url: &'a str,
     status: Option<u16>,
+    /// What this run has sent.
     sent: u64,
+    /// What an earlier run has sent.
+    #[serde(skip_serializing_if = "is_zero")]
+    resumed: u64,
     received: u64,
     seconds: f64,
     megabytes_per_second: f64,

@@ -37,6 +37,8 @@ pub(crate) struct Leftovers {
     how_to_resume: OnceLock<&'static str>,
     /// What is said when no file was kept.
     nothing_kept: OnceLock<&'static str>,
+    /// Uploads that the server lets a later run continue.
+    uploads: AtomicU64,
 }
 
 impl Leftovers {
@@ -62,21 +64,34 @@ impl Leftovers {
         self.kept.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// A later run can continue one more upload.
+    pub(crate) fn keep_upload(&self) {
+        self.uploads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// An upload that was counted is complete, or cannot be continued.
+    pub(crate) fn forget_upload(&self) {
+        self.uploads.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// From now on, incomplete files are kept.
     pub(crate) fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Release);
     }
 
     fn sentence(&self, signal: StopSignal) -> String {
-        let what = match self.kept.load(Ordering::Acquire) {
-            0 => {
+        let kept = self.kept.load(Ordering::Acquire);
+        let what = match (kept, self.uploads.load(Ordering::Acquire)) {
+            (0, 1) => "the server keeps the part that it has received".to_owned(),
+            (0, files @ 2..) => format!("the server keeps the parts of {files} files that it has received"),
+            (0, 0) => {
                 return match self.nothing_kept.get() {
                     Some(text) => format!("interrupted by {signal}; {text}"),
                     None => format!("interrupted by {signal}"),
                 };
             }
-            1 => "the received part is kept".to_owned(),
-            files => format!("the received parts of {files} files are kept"),
+            (1, _) => "the received part is kept".to_owned(),
+            (files, _) => format!("the received parts of {files} files are kept"),
         };
         let how = self.how_to_resume.get().unwrap_or(&"run the same command again");
         format!("interrupted by {signal}; {what}: {how} to resume")
@@ -308,6 +323,23 @@ mod tests {
         assert!(leftovers.are_kept());
         assert_eq!(leftovers.sentence(StopSignal::Interrupt), "interrupted by Ctrl-C");
         leftovers.set_nothing_kept("the upload is not complete");
+        assert_eq!(
+            leftovers.sentence(StopSignal::Terminate),
+            "interrupted by SIGTERM; the upload is not complete"
+        );
+        leftovers.keep_upload();
+        assert_eq!(
+            leftovers.sentence(StopSignal::Interrupt),
+            "interrupted by Ctrl-C; the server keeps the part that it has received: run the same command again to resume"
+        );
+        leftovers.keep_upload();
+        assert_eq!(
+            leftovers.sentence(StopSignal::Interrupt),
+            "interrupted by Ctrl-C; the server keeps the parts of 2 files that it has received: run the same command again to \
+             resume"
+        );
+        leftovers.forget_upload();
+        leftovers.forget_upload();
         assert_eq!(
             leftovers.sentence(StopSignal::Terminate),
             "interrupted by SIGTERM; the upload is not complete"

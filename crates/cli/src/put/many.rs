@@ -23,10 +23,10 @@ use url::{Position, Url};
 use crate::args::PutArgs;
 use crate::exit::{Exit, Failure};
 use crate::key_log;
-use crate::run;
-use crate::transfer::client::{self, check_status, shown_url};
+use crate::run::{self, Leftovers};
+use crate::transfer::client::{self, Address, check_status, shown_url};
 use crate::transfer::output::Format;
-use crate::transfer::progress::{Progress, Share};
+use crate::transfer::progress::Progress;
 use crate::transfer::rate_limit::{Paced, RateLimit};
 use crate::transfer::receive::file_job;
 use crate::transfer::redirects::Redirects;
@@ -35,13 +35,18 @@ use crate::transfer::retry::{Failed, Pauses, Retries};
 use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
+use super::READ_TIMEOUT;
 use super::content::{self, Content, Named, Reader, Ready};
+use super::counted::Counted;
 use super::existing::Existing;
 use super::gate::{Gate, Window};
+use super::hop::MODIFIED;
+use super::resource;
+use super::resumable::{self, End, Resumption, Stopped};
 use super::tally::Tally;
+use super::time_limit::TimeLimit;
 use super::tree::{self, Batch, LeftOut, stored_name};
-use super::upload_body::{self, UploadSource};
-use super::{MODIFIED, READ_TIMEOUT, TimeLimit};
+use super::upload_body::{self, FileBody, UploadSource};
 
 /// The connections to the server, without `--connections`.
 const MOST_CONNECTIONS: u32 = 8;
@@ -99,7 +104,12 @@ pub(super) async fn is_asked_for(args: &PutArgs) -> Result<bool, Failure> {
 ///
 /// # Errors
 /// What is wrong before the first request.
-pub(super) async fn run(args: &PutArgs, typed: &str, volume: Volume) -> Result<ExitCode, Failure> {
+pub(super) async fn run(
+    args: &PutArgs,
+    typed: &str,
+    volume: Volume,
+    leftovers: &Arc<Leftovers>,
+) -> Result<ExitCode, Failure> {
     let address = client::parse_url(typed)?;
     if !address.url.path().ends_with('/') {
         return Err(Failure::usage(format!(
@@ -144,6 +154,8 @@ pub(super) async fn run(args: &PutArgs, typed: &str, volume: Volume) -> Result<E
         keeps_times: AtomicBool::new(true),
         compares: args.skip_existing,
         progress: Arc::clone(&progress),
+        leftovers: Arc::clone(leftovers),
+        tells: volume.prints_notes() && format == Format::Text,
     });
     let mut tally = Tally::new(format, volume, progress, Arc::clone(&left_out));
     let batches = tree::walk(args.files().to_vec(), args.hidden, Arc::clone(&left_out))?;
@@ -326,7 +338,13 @@ struct Uploader {
     keeps_times: AtomicBool,
     compares: bool,
     progress: Arc<Progress>,
+    leftovers: Arc<Leftovers>,
+    /// Whether notes are printed.
+    tells: bool,
 }
+
+/// An upload that can be continued, and its file.
+type Continued<'a> = Option<(&'a Resumption, &'a FileBody)>;
 
 /// Where a file goes, and what is said of it.
 struct Head {
@@ -354,7 +372,9 @@ impl Uploader {
     async fn small(&self, file: Named, content: Content) -> Outcome {
         let length = u64::try_from(content.bytes.len()).unwrap_or(u64::MAX);
         let body = Full::new(content.bytes);
-        let outcome = self.upload(&file, length, content.modified, &body, || None).await;
+        let outcome = self
+            .upload(&file, length, content.modified, &body, None, || None)
+            .await;
         drop(content.share);
         outcome
     }
@@ -385,8 +405,10 @@ impl Uploader {
             return local(content::changed(&file.path));
         };
         let modified = sent.modified();
+        let resumption = self.resumption(&file, &body).await;
+        let continued = resumption.as_ref().map(|resumption| (resumption, &body));
         let outcome = self
-            .upload(&file, found.len(), modified, &body, || sent.fault())
+            .upload(&file, found.len(), modified, &body, continued, || sent.fault())
             .await;
         drop(body);
         if outcome.result.is_err() {
@@ -407,9 +429,55 @@ impl Uploader {
         let path = file.path.clone();
         let now = file_job(move || Ok(std::fs::metadata(path).ok())).await;
         match now {
-            Ok(Some(now)) if content::is_unchanged(&found, &now) => outcome,
+            Ok(Some(now)) if content::is_unchanged(&found, &now) => {
+                if let Some(resumption) = resumption {
+                    resumption.forget().await;
+                }
+                outcome
+            }
             _ => local(content::changed(&file.path)),
         }
+    }
+
+    /// The upload of a large file, if it is one that can be continued.
+    async fn resumption(&self, file: &Named, body: &FileBody) -> Option<Resumption> {
+        if !resource::is_worth(&Method::PUT, &self.fields, body.length()) {
+            return None;
+        }
+        let url = Url::parse(&self.shown(file)).ok()?;
+        let address = Address { url, login: None };
+        let (fields, path) = (&self.fields, Some(&*file.path));
+        Some(
+            Resumption::new(
+                self.as_run(),
+                &Method::PUT,
+                &address,
+                fields,
+                path,
+                body,
+                &self.leftovers,
+            )
+            .await,
+        )
+    }
+
+    fn as_run(&self) -> resumable::Run<'_> {
+        resumable::Run {
+            client: &self.client,
+            request_fields: &self.request_fields,
+            redirects: self.redirects,
+            rate: self.rate.as_ref(),
+            retries: self.retries,
+            max_time: self.max_time,
+            progress: &self.progress,
+            is_single: false,
+            tells: self.tells,
+        }
+    }
+
+    /// The URL of a file.
+    fn shown(&self, file: &Named) -> String {
+        format!("{}{}{}", self.base, file.place, self.query)
     }
 
     /// Sends a file until the server has it, or has refused it for good.
@@ -419,18 +487,22 @@ impl Uploader {
         length: u64,
         modified: Option<i64>,
         body: &B,
+        continued: Continued<'_>,
         fault: impl Fn() -> Option<Failure>,
     ) -> Outcome
     where
         B: Body<Data = Bytes> + Clone + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let shown = format!("{}{}{}", self.base, file.place, self.query);
-        let result = self.repeated(&shown, length, modified, body, fault).await;
+        let shown = self.shown(file);
+        let result = self
+            .repeated(&shown, length, modified, body, continued, fault)
+            .await;
         let (result, ends_run) = match result {
             Ok(()) => {
                 self.succeeded.fetch_add(1, Ordering::Relaxed);
-                (Ok(length), false)
+                let resumed = continued.map_or(0, |(resumption, _)| resumption.resumed());
+                (Ok(length - resumed), false)
             }
             Err(broken) => (Err(broken.failed.failure), broken.ends_run),
         };
@@ -451,6 +523,7 @@ impl Uploader {
         length: u64,
         modified: Option<i64>,
         body: &B,
+        continued: Continued<'_>,
         fault: impl Fn() -> Option<Failure>,
     ) -> Result<(), Broken>
     where
@@ -463,7 +536,24 @@ impl Uploader {
             let failure = Failure::new(Exit::BadUrl, format!("{shown}: {error}"));
             Broken::alone(Failed::permanent(failure))
         })?;
+        let mut cause = None;
         loop {
+            if let Some((resumption, body)) = continued.filter(|(resumption, _)| resumption.has_resource()) {
+                let is_first = cause.is_none();
+                let mut limit = TimeLimit::new(self.max_time);
+                let run = self.as_run();
+                match resumption.finish(run, &mut limit, body, cause.take()).await {
+                    End::Answered(response) => return self.answered(shown, response).await,
+                    End::Lost => return Ok(()),
+                    // This run has sent nothing yet.
+                    End::Gone(_) if is_first => {}
+                    End::Gone(failed) => match retries.next(&failed) {
+                        Some(pause) => tokio::time::sleep(pause).await,
+                        None => return Err(Broken::alone(failed)),
+                    },
+                    End::Failed(failed) => return Err(Broken::alone(failed)),
+                }
+            }
             if let Some(until) = self.pauses.until(&url) {
                 tokio::time::sleep_until(until).await;
             }
@@ -475,7 +565,7 @@ impl Uploader {
             };
             let limit = TimeLimit::new(self.max_time);
             let begun = Instant::now();
-            let attempt = self.followed(&url, shown, length, modified, body);
+            let attempt = self.followed(&url, shown, length, modified, body, continued);
             let broken = match limit.hold(shown, attempt).await {
                 Ok(Ok(())) => {
                     if let Some(bytes) = bytes {
@@ -490,6 +580,11 @@ impl Uploader {
             drop(bytes);
             if let Some(fault) = fault() {
                 return Err(Broken::alone(Failed::permanent(fault)));
+            }
+            if continued.is_some_and(|(resumption, _)| resumption.may_continue(&broken.failed)) {
+                drop(pass);
+                cause = Some(broken.failed);
+                continue;
             }
             let mut pause = None;
             if broken.failed.is_busy() {
@@ -525,6 +620,7 @@ impl Uploader {
         length: u64,
         modified: Option<i64>,
         body: &B,
+        continued: Continued<'_>,
     ) -> Result<(), Broken>
     where
         B: Body<Data = Bytes> + Clone + Send + Unpin + 'static,
@@ -541,8 +637,10 @@ impl Uploader {
         }
         let mut followed = 0;
         loop {
-            let body = Counted::new(body.clone(), &self.progress);
-            let response = self.once(&head, Paced::new(body, self.rate.clone())).await?;
+            let body = Counted::new(body.clone(), Some(&self.progress));
+            let response = self
+                .once(&head, Paced::new(body, self.rate.clone()), continued)
+                .await?;
             let status = response.status();
             let found = (status, response.headers());
             let next = match status {
@@ -558,7 +656,7 @@ impl Uploader {
                 if modified.is_some() && !has_taken_time {
                     self.keeps_times.store(false, Ordering::Relaxed);
                 }
-                return self.drain(&head, response).await;
+                return self.drain(&head.shown, response).await;
             };
             followed += 1;
             let kept = [CONTENT_LENGTH, MODIFIED.clone()].map(|name| (head.fields.get(&name).cloned(), name));
@@ -574,7 +672,12 @@ impl Uploader {
         }
     }
 
-    async fn once<B>(&self, head: &Head, body: B) -> Result<Response<Incoming>, Broken>
+    async fn once<B>(
+        &self,
+        head: &Head,
+        body: B,
+        continued: Continued<'_>,
+    ) -> Result<Response<Incoming>, Broken>
     where
         B: Body<Data = Bytes> + Clone + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -585,13 +688,27 @@ impl Uploader {
             Broken::alone(Failed::permanent(failure))
         })?;
         *request.headers_mut() = head.fields.clone();
-        let response = self.client.request_repeatable(request).await;
+        let response = match continued {
+            None => self.client.request_repeatable(request).await,
+            Some((resumption, file)) => {
+                resource::ask(request.headers_mut(), file.length());
+                match resumption.create(self.as_run(), &head.url, request, file).await {
+                    Ok(response) => Ok(response),
+                    Err(Stopped::Library(error)) => Err(error),
+                    Err(Stopped::Failed(failed)) => return Err(Broken::alone(failed)),
+                }
+            }
+        };
         let response = response.map_err(|error| Broken {
             failed: Failed::of(&head.shown, &error),
             ends_run: error.is_connect(),
         })?;
+        self.checked(&head.shown, response).await
+    }
+
+    async fn checked(&self, shown: &str, response: Response<Incoming>) -> Result<Response<Incoming>, Broken> {
         let status = response.status();
-        match check_status(&head.shown, status) {
+        match check_status(shown, status) {
             Ok(()) => Ok(response),
             Err(failure) => {
                 // Credentials, the method, and the space of the disk are the same for all.
@@ -604,65 +721,23 @@ impl Uploader {
         }
     }
 
+    /// The response to an upload that was continued. A redirect is to its result.
+    async fn answered(&self, shown: &str, response: Response<Incoming>) -> Result<(), Broken> {
+        let response = self.checked(shown, response).await?;
+        self.drain(shown, response).await
+    }
+
     /// Reads the response to its end, which says that it is whole.
-    async fn drain(&self, head: &Head, response: Response<Incoming>) -> Result<(), Broken> {
+    async fn drain(&self, shown: &str, response: Response<Incoming>) -> Result<(), Broken> {
         let mut body = response.into_body();
         let mut read = 0;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Broken::alone(Failed::of(&head.shown, &error)))?;
+            let frame = frame.map_err(|error| Broken::alone(Failed::of(shown, &error)))?;
             read += frame.data_ref().map_or(0, |data| data.len() as u64);
             if read > DRAINED {
                 break;
             }
         }
         Ok(())
-    }
-}
-
-/// A body whose bytes the progress shows.
-struct Counted<B> {
-    body: B,
-    progress: Arc<Progress>,
-    share: Share,
-}
-
-impl<B> Counted<B> {
-    fn new(body: B, progress: &Arc<Progress>) -> Self {
-        Self {
-            body,
-            progress: Arc::clone(progress),
-            share: Share::new(progress),
-        }
-    }
-}
-
-impl<B: Clone> Clone for Counted<B> {
-    fn clone(&self) -> Self {
-        Self::new(self.body.clone(), &self.progress)
-    }
-}
-
-impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, B::Error>>> {
-        let polled = std::pin::Pin::new(&mut self.body).poll_frame(cx);
-        if let std::task::Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            self.share.moved(u64::try_from(bytes).unwrap_or(u64::MAX));
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
     }
 }

@@ -5,12 +5,12 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -19,6 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::exit::{Exit, Failure};
 use crate::transfer::detached::detached;
 use crate::transfer::seconds;
+
+use super::upload_state::FileVersion;
 
 const CHUNK: usize = 256 * 1024;
 /// A chunk shorter than this is copied, so that a slow pipe does not hold 256 KiB for a line.
@@ -143,8 +145,9 @@ pub(super) fn of_file(file: File, path: &Path, found: &Metadata, start: u64) -> 
             path: path.to_owned(),
             start,
             length,
-            modified: found.modified().ok(),
+            version: FileVersion::of(found),
         }),
+        range: 0..length,
         state: Arc::clone(&state),
         reading: None,
         _ended: Arc::new(ending),
@@ -196,6 +199,8 @@ fn has_data(_: &File) -> io::Result<bool> {
 /// at the beginning.
 pub(super) struct FileBody {
     source: Arc<Source>,
+    /// The part that is sent.
+    range: Range<u64>,
     state: Arc<State>,
     /// `None` until the first poll.
     reading: Option<StreamBody>,
@@ -209,13 +214,14 @@ struct Source {
     /// The offset of the first byte that is sent.
     start: u64,
     length: u64,
-    modified: Option<SystemTime>,
+    version: FileVersion,
 }
 
 impl Clone for FileBody {
     fn clone(&self) -> Self {
         Self {
             source: Arc::clone(&self.source),
+            range: self.range.clone(),
             state: Arc::clone(&self.state),
             reading: None,
             _ended: Arc::clone(&self._ended),
@@ -224,29 +230,62 @@ impl Clone for FileBody {
 }
 
 impl FileBody {
-    fn begin(&self) -> Result<StreamBody, Failure> {
-        let source = Arc::clone(&self.source);
+    /// This part of the file, as a body of its own.
+    pub(super) fn part(&self, range: Range<u64>) -> Self {
+        let end = range.end.min(self.source.length);
+        Self {
+            range: range.start.min(end)..end,
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Why the file could not be read.
+    pub(super) fn fault(&self) -> Option<Failure> {
+        self.state.fault()
+    }
+
+    /// What tells the file from a later version of it.
+    pub(super) fn version(&self) -> &FileVersion {
+        &self.source.version
+    }
+
+    /// Whether the file is what it was when it was opened.
+    ///
+    /// # Errors
+    /// It was written to, or cannot be read.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let source = &self.source;
         let wrong = |error| Failure::from_io("read", &source.path, &error);
         let found = source.file.metadata().map_err(wrong)?;
-        if found.modified().ok() != source.modified || found.len() < source.start + source.length {
-            return Err(Failure::new(
-                Exit::LocalIo,
-                format!(
-                    "{} changed before it was sent; try again when no process writes to it",
-                    source.path.display()
-                ),
-            ));
+        if FileVersion::of(&found).may_have_grown_from(&source.version) {
+            return Ok(());
         }
-        let (path, length) = (source.path.clone(), source.length);
-        let offset = source.start;
-        let from_its_beginning = Box::new(At { source, offset });
+        Err(Failure::new(
+            Exit::LocalIo,
+            format!(
+                "{} changed before it was sent; try again when no process writes to it",
+                source.path.display()
+            ),
+        ))
+    }
+
+    fn begin(&self) -> Result<StreamBody, Failure> {
+        self.check()?;
+        let source = Arc::clone(&self.source);
+        let (path, length) = (source.path.clone(), self.length());
+        let offset = source.start + self.range.start;
+        let from_its_place = Box::new(At { source, offset });
         let state = Arc::clone(&self.state);
-        StreamBody::begin(from_its_beginning, path, Some(length), state).map(|(body, _)| body)
+        StreamBody::begin(from_its_place, path, Some(length), state).map(|(body, _)| body)
     }
 
     fn left(&self) -> u64 {
         let left = self.reading.as_ref().and_then(|reading| reading.left);
-        left.unwrap_or(self.source.length)
+        left.unwrap_or_else(|| self.length())
     }
 }
 
@@ -429,6 +468,8 @@ fn next_chunk(source: &mut impl Read, left: u64) -> io::Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
     use http_body_util::BodyExt;
 
@@ -508,7 +549,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_can_be_sent_again_from_its_beginning_but_not_once_it_was_changed() -> io::Result<()> {
+    async fn a_file_can_be_sent_again_from_its_place_but_not_once_it_was_changed() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("file");
         std::fs::write(&path, "hello")?;
@@ -524,6 +565,13 @@ mod tests {
                 "what was taken before counts no more"
             );
         }
+        let part = body
+            .part(1..4)
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes);
+        assert_eq!(part.map_err(|failure| failure.exit), Ok(Bytes::from("ell")));
+        assert_eq!(body.part(4..9).size_hint().exact(), Some(1));
         let half = body.clone();
         std::fs::write(&path, "hallo")?;
         let later = SystemTime::now() + std::time::Duration::from_secs(10);

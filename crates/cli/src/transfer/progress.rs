@@ -4,7 +4,7 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use fullbore::client::SentBytes;
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
     /// Bytes of response bodies.
     moved: AtomicU64,
     /// Bytes of a request body.
-    sent: SentBytes,
+    sent: Mutex<SentBytes>,
     expected: AtomicU64,
     files: AtomicU64,
     ended: AtomicU64,
@@ -53,7 +53,7 @@ impl Progress {
         Arc::new(Self {
             bar,
             moved: AtomicU64::new(0),
-            sent: SentBytes::new(),
+            sent: Mutex::default(),
             expected: AtomicU64::new(0),
             files: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -73,12 +73,19 @@ impl Progress {
 
     /// The transferred bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed) + self.sent.get()
+        self.moved.load(Ordering::Relaxed) + self.sent().get()
     }
 
     /// What counts the bytes of an upload, in the extensions of its request.
-    pub(crate) fn sent(&self) -> &SentBytes {
-        &self.sent
+    pub(crate) fn sent(&self) -> SentBytes {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The peer has the first `offset` bytes of the upload, and the next request sends what follows them.
+    pub(crate) fn continue_upload(&self, offset: u64) {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = SentBytes::new();
+        self.moved.store(offset, Ordering::Relaxed);
+        self.jumped.store(true, Ordering::Relaxed);
     }
 
     /// There is one more file to transfer.
@@ -261,6 +268,17 @@ mod tests {
         assert_eq!(counts(), (1_560, 1_560));
         drop(share);
         assert_eq!(counts(), (1_560, 1_560));
+    }
+
+    #[test]
+    fn an_upload_that_is_continued_counts_from_its_offset_and_not_what_an_earlier_request_sent() {
+        let progress = Progress::hidden();
+        let first = progress.sent();
+        progress.continue_upload(700);
+        assert_eq!(progress.bytes(), 700);
+        progress.continue_upload(0);
+        assert_eq!(progress.bytes(), 0);
+        drop(first);
     }
 
     #[test]

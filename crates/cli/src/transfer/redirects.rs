@@ -3,7 +3,7 @@
 //! A redirect that is not followed is a failure: its body is not what was asked for.
 
 use http::header::LOCATION;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use url::Url;
 
@@ -80,13 +80,24 @@ impl Redirects {
                 ),
             ));
         }
-        if url.scheme() == "https" && next.url.scheme() == "http" && !self.insecure {
+        if self.loses_tls(url, &next.url) {
             return refused(format!(
                 "redirects to {shown} without TLS, where anybody on the path can read and change the data; use \
                  --location-insecure to follow it"
             ));
         }
         Ok(Some(next))
+    }
+
+    /// The URL in a Location that is no redirect; `None` if it is invalid, or if data would lose the protection of TLS there.
+    pub(crate) fn named(self, url: &Url, location: &HeaderValue) -> Option<Address> {
+        let text = percent_encode(location.as_bytes(), RAW).to_string();
+        let named = parse(url, &text).ok()?;
+        (!self.loses_tls(url, &named.url)).then_some(named)
+    }
+
+    fn loses_tls(self, from: &Url, to: &Url) -> bool {
+        from.scheme() == "https" && to.scheme() == "http" && !self.insecure
     }
 }
 
@@ -97,8 +108,6 @@ fn parse(url: &Url, text: &str) -> Result<Address, String> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     const ALL: Redirects = Redirects {
@@ -159,6 +168,22 @@ mod tests {
                 Some(url)
             );
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_location_that_is_no_redirect_is_named_but_not_without_tls() -> Result<(), Box<dyn std::error::Error>>
+    {
+        let from = Url::parse("https://a/b/c")?;
+        let named = |insecure, location| {
+            let redirects = Redirects { most: None, insecure };
+            let found = redirects.named(&from, &HeaderValue::from_static(location));
+            found.map(|address| String::from(address.url))
+        };
+        assert_eq!(named(false, "../d").as_deref(), Some("https://a/d"));
+        assert_eq!(named(false, "http://a/d"), None);
+        assert_eq!(named(true, "http://a/d").as_deref(), Some("http://a/d"));
+        assert_eq!(named(true, "https://"), None);
         Ok(())
     }
 

@@ -29,6 +29,10 @@ pub(crate) struct Failed {
     pub(crate) transient: bool,
     /// The peer did not process the request, so any method may be repeated.
     pub(crate) unprocessed: bool,
+    /// The status of the response, if there was one.
+    pub(crate) status: Option<u16>,
+    /// The attempt exceeded `--max-time`.
+    pub(crate) is_late: bool,
     /// No connection was made to this origin; and the URL in the failure.
     pub(crate) unreachable: Option<(Origin, String)>,
     /// Other requests to the origin would fail too.
@@ -44,6 +48,8 @@ impl Failed {
             failure,
             transient: false,
             unprocessed: false,
+            status: None,
+            is_late: false,
             unreachable: None,
             of_origin: false,
             after: None,
@@ -56,9 +62,19 @@ impl Failed {
             failure,
             transient: true,
             unprocessed: false,
+            status: None,
+            is_late: false,
             unreachable: None,
             of_origin: false,
             after: None,
+        }
+    }
+
+    /// The failure that a response with this status would be.
+    pub(crate) fn with_status(self, status: u16) -> Self {
+        Self {
+            status: Some(status),
+            ..self
         }
     }
 
@@ -73,7 +89,10 @@ impl Failed {
     /// An attempt exceeded `--max-time`; `missing` says what had not happened.
     pub(crate) fn too_long(place: &str, missing: &str, limit: Duration) -> Self {
         let text = format!("{place}: {missing} within --max-time {limit:?}; try again, or allow more time");
-        Self::temporary(Failure::new(Exit::Timeout, text))
+        Self {
+            is_late: true,
+            ..Self::temporary(Failure::new(Exit::Timeout, text))
+        }
     }
 
     /// An error of the library. A request that the peer may have processed is repeated only if its method allows it.
@@ -95,6 +114,8 @@ impl Failed {
             failure,
             transient,
             unprocessed: matches!(kind, ErrorKind::Connect | ErrorKind::Refused),
+            status: None,
+            is_late: false,
             unreachable: None,
             of_origin: transient && kind != ErrorKind::Reset,
             after: None,
@@ -108,6 +129,8 @@ impl Failed {
             failure,
             transient: matches!(response.status().as_u16(), 408 | 429 | 500 | 502 | 503 | 504),
             unprocessed: false,
+            status: Some(response.status().as_u16()),
+            is_late: false,
             unreachable: None,
             of_origin: matches!(response.status().as_u16(), 429 | 503),
             after: after.and_then(|value| retry_after(value, SystemTime::now())),

@@ -1,0 +1,679 @@
+//! One upload that the server may let continue: it asks for an upload resource, and after a break appends the rest to it.
+//! Called by `put` and by `many`.
+//!
+//! | after | the next step |
+//! |---|---|
+//! | a break of the first request, without a resource | the caller repeats the request, or fails |
+//! | a break with a resource | HEAD the resource |
+//! | HEAD with an offset | PATCH the rest, in parts if the server limits them |
+//! | a break of HEAD or PATCH | HEAD again, after a pause |
+//! | PATCH with status 409 | HEAD again; twice without progress is a failure |
+//! | status 404, 410 or another permanent refusal of the resource | forget it; the caller begins anew or fails |
+//! | another length, or a changed file | DELETE the resource |
+//!
+//! A resumption is free after progress. Otherwise it counts against `--retry`.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fullbore::{Client, Incoming};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::Empty;
+use tokio::pin;
+use url::Url;
+
+use crate::exit::{Exit, Failure};
+use crate::figures::grouped;
+use crate::run::{self, Leftovers};
+use crate::transfer::client::{Address, check_status, shown_url};
+use crate::transfer::progress::Progress;
+use crate::transfer::rate_limit::{Paced, RateLimit};
+use crate::transfer::receive::file_job;
+use crate::transfer::redirects::Redirects;
+use crate::transfer::request_fields::RequestFields;
+use crate::transfer::retry::{Failed, Retries};
+
+use super::counted::Counted;
+use super::resource::{self, Limits, Listener};
+use super::time_limit::TimeLimit;
+use super::upload_body::FileBody;
+use super::upload_state::{Record, UploadState};
+
+/// What the server must have received since the last resumption, so that the next one is free. A server that breaks off after
+/// a few bytes each time is not asked again without end.
+const PROGRESS: u64 = 1 << 20;
+/// How long the request that removes a resource may take. The server removes it anyway when it expires.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// What is added to a failure after which the same command resumes.
+const KEPT: &str = "; the server keeps what it has received, and the same command resumes";
+
+/// What all uploads of a run share.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) client: &'a Client,
+    pub(super) request_fields: &'a RequestFields,
+    pub(super) redirects: Redirects,
+    pub(super) rate: Option<&'a Arc<RateLimit>>,
+    pub(super) retries: u32,
+    pub(super) max_time: Option<Duration>,
+    pub(super) progress: &'a Arc<Progress>,
+    /// The progress is that of one upload.
+    pub(super) is_single: bool,
+    /// Whether notes are printed.
+    pub(super) tells: bool,
+}
+
+/// How an upload with a resource ended.
+pub(super) enum End {
+    /// The response to the upload.
+    Answered(Response<Incoming>),
+    /// The server has all of it. Its response was lost.
+    Lost,
+    /// The resource exists no more.
+    Gone(Failed),
+    Failed(Failed),
+}
+
+/// Why the first request was given up.
+pub(super) enum Stopped {
+    Library(fullbore::Error),
+    /// If it can continue, the server takes parts only.
+    Failed(Failed),
+}
+
+/// An upload resource.
+#[derive(Clone)]
+struct Resource {
+    url: Url,
+    shown: String,
+    fields: HeaderMap,
+    limits: Limits,
+    /// Of an earlier run.
+    is_found: bool,
+}
+
+/// One upload.
+pub(super) struct Resumption {
+    /// The URL of the request, for messages.
+    shown: String,
+    length: u64,
+    resource: Mutex<Option<Resource>>,
+    state: Arc<Mutex<Option<UploadState>>>,
+    /// How many bytes an earlier run has sent.
+    resumed: Mutex<u64>,
+}
+
+/// The end of one HEAD and of what follows it.
+enum Round {
+    End(End),
+    Broken(Failed),
+    /// The server has not told its offset.
+    Unknown(Failed),
+    /// The server has another offset.
+    Conflict,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Resumption {
+    /// An upload of this body to this URL, which an earlier run may have begun. `file` is the path, if it has one.
+    pub(super) async fn new(
+        run: Run<'_>,
+        method: &Method,
+        address: &Address,
+        fields: &HeaderMap,
+        file: Option<&Path>,
+        body: &FileBody,
+        leftovers: &Arc<Leftovers>,
+    ) -> Self {
+        let new = Self {
+            shown: address.url.to_string(),
+            length: body.length(),
+            resource: Mutex::default(),
+            state: Arc::default(),
+            resumed: Mutex::new(0),
+        };
+        let Some(file) = file.map(Path::to_owned) else {
+            return new;
+        };
+        let (request, leftovers) = (format!("{method} {}", address.url), Arc::clone(leftovers));
+        let found = file_job(move || {
+            let mut state = UploadState::of(&request, &file, &leftovers);
+            let record = state.as_mut().and_then(UploadState::load);
+            Ok((state, record))
+        });
+        let (state, record) = found.await.unwrap_or_default();
+        *locked(&new.state) = state;
+        let Some(record) = record else { return new };
+        let location = HeaderValue::from_str(&record.resource).ok();
+        let named = location.and_then(|location| run.redirects.named(&address.url, &location));
+        let Some(named) = named else {
+            new.forget().await;
+            return new;
+        };
+        let resource = Resource::new(run, &address.url, fields, &named, Limits::default());
+        if record.file != *body.version() {
+            // The resource has another version of the file.
+            new.cancel(run, &resource).await;
+            return new;
+        }
+        *locked(&new.resource) = Some(Resource {
+            is_found: true,
+            ..resource
+        });
+        new
+    }
+
+    /// Whether there is a resource to continue.
+    pub(super) fn has_resource(&self) -> bool {
+        locked(&self.resource).is_some()
+    }
+
+    /// How many bytes of the file an earlier run has sent.
+    pub(super) fn resumed(&self) -> u64 {
+        *locked(&self.resumed)
+    }
+
+    /// Sends the request that creates the upload.
+    ///
+    /// # Errors
+    /// There is no response, or the request was given up.
+    pub(super) async fn create<B>(
+        &self,
+        run: Run<'_>,
+        url: &Url,
+        mut request: Request<B>,
+        body: &FileBody,
+    ) -> Result<Response<Incoming>, Stopped>
+    where
+        B: Body<Data = bytes::Bytes> + Clone + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        // What an earlier attempt was given belongs to another request.
+        *locked(&self.resource) = None;
+        *locked(&self.resumed) = 0;
+        let listener = Listener::of(&mut request);
+        let fields = request.headers().clone();
+        let answered = run.client.request_repeatable(request);
+        pin!(answered);
+        loop {
+            let answered = tokio::select! {
+                biased;
+                () = listener.news() => None,
+                answered = &mut answered => Some(answered),
+            };
+            self.take_named(run, url, &fields, &listener, body, answered.is_some())
+                .await?;
+            let Some(answered) = answered else { continue };
+            let response = answered.map_err(Stopped::Library)?;
+            self.judge(&response).await;
+            return Ok(response);
+        }
+    }
+
+    /// Takes over the resource that the server has named.
+    async fn take_named(
+        &self,
+        run: Run<'_>,
+        url: &Url,
+        fields: &HeaderMap,
+        listener: &Listener,
+        body: &FileBody,
+        is_answered: bool,
+    ) -> Result<(), Stopped> {
+        let Some(found) = listener.named() else {
+            return Ok(());
+        };
+        let Some(named) = run.redirects.named(url, &found.location) else {
+            return Ok(());
+        };
+        let resource = Resource::new(run, url, fields, &named, found.limits);
+        if is_answered && self.has_resource() {
+            return Ok(());
+        }
+        if found.is_contradicted {
+            self.cancel(run, &resource).await;
+            let text = format!(
+                "{}: the server named two upload resources for one request; this is an error of the server",
+                self.shown
+            );
+            return Err(Stopped::Failed(Failed::permanent(Failure::new(
+                Exit::Protocol,
+                text,
+            ))));
+        }
+        *locked(&self.resource) = Some(resource.clone());
+        self.keep(&resource, body).await;
+        let checked = self.check_size(run, &resource).await;
+        checked.map_err(|failure| Stopped::Failed(Failed::permanent(failure)))?;
+        match resource.limits.max_append {
+            Some(most) if most < self.length && !is_answered => {
+                // The status that this server would answer with.
+                let text = format!(
+                    "{}: the server takes at most {} bytes in one request",
+                    self.shown,
+                    grouped(most)
+                );
+                let failed = Failed::permanent(Failure::new(Exit::Status, text)).with_status(413);
+                Err(Stopped::Failed(failed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A file that is larger than the server accepts is not sent.
+    async fn check_size(&self, run: Run<'_>, resource: &Resource) -> Result<(), Failure> {
+        match resource.limits.max_size {
+            Some(most) if most < self.length => {
+                self.cancel(run, resource).await;
+                let text = format!(
+                    "{}: the file has {} bytes, and the server accepts {} at most (max-size); nothing can be resumed",
+                    self.shown,
+                    grouped(self.length),
+                    grouped(most)
+                );
+                Err(Failure::new(Exit::Status, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the final response to the first request says of the resource. Only an error of the server that is not about the
+    /// complete upload leaves something to continue.
+    async fn judge(&self, response: &Response<Incoming>) {
+        if let (Some(limits), Some(resource)) = (Limits::of(response.headers()), &mut *locked(&self.resource))
+        {
+            resource.limits = limits;
+        }
+        let status = response.status();
+        let is_complete = resource::completeness(response.headers()) == Some(true);
+        let may_continue = status.is_server_error() && !is_complete;
+        if !may_continue && !status.is_success() && !self.may_divide(response) {
+            self.forget().await;
+        }
+    }
+
+    /// Whether the server refused the length of one request, and takes parts.
+    fn may_divide(&self, response: &Response<Incoming>) -> bool {
+        let most = locked(&self.resource)
+            .as_ref()
+            .and_then(|resource| resource.limits.max_append);
+        response.status() == StatusCode::PAYLOAD_TOO_LARGE && most.is_some_and(|most| most < self.length)
+    }
+
+    /// Whether the upload can continue after this failure of the first request.
+    pub(super) fn may_continue(&self, failed: &Failed) -> bool {
+        let is_refused_length = failed.status == Some(413);
+        self.has_resource() && (failed.transient || is_refused_length)
+    }
+
+    /// Continues until the server has the file. `cause` is the break before.
+    pub(super) async fn finish(
+        &self,
+        run: Run<'_>,
+        limit: &mut TimeLimit,
+        body: &FileBody,
+        mut cause: Option<Failed>,
+    ) -> End {
+        let mut is_known = true;
+        let mut left = run.retries;
+        let mut pauses = Retries::new(u32::MAX);
+        // What the server had at the last resumption.
+        let mut last = None;
+        let mut conflicts = 0;
+        loop {
+            if let Some(failed) = cause.take().filter(|failed| failed.transient) {
+                // Neither `--max-time` nor a server that does not tell its offset is progress.
+                let counts = failed.is_late || !is_known;
+                let allowed = !counts || left > 0;
+                left = left.saturating_sub(u32::from(counts));
+                match pauses.next(&failed).filter(|_| allowed) {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return End::Failed(self.with_advice(failed)),
+                }
+            }
+            let Some(resource) = locked(&self.resource).clone() else {
+                return End::Failed(Failed::permanent(Failure::new(Exit::Other, self.shown.clone())));
+            };
+            *limit = TimeLimit::new(run.max_time);
+            let round = self.round(run, resource, body, &mut last, &mut left, &mut pauses);
+            let round = limit.hold(&self.shown, round).await.unwrap_or_else(Round::Broken);
+            match round {
+                Round::End(end) => return end,
+                Round::Broken(failed) if failed.transient => {
+                    (cause, conflicts, is_known) = (Some(failed), 0, true);
+                }
+                Round::Unknown(failed) if failed.transient => (cause, is_known) = (Some(failed), false),
+                Round::Broken(failed) | Round::Unknown(failed) => {
+                    return End::Failed(self.with_advice(failed));
+                }
+                Round::Conflict if conflicts == 0 => conflicts += 1,
+                Round::Conflict => {
+                    let text = format!(
+                        "{}: the server gives one offset of the upload and refuses it; this is an error of the server",
+                        self.shown
+                    );
+                    return End::Failed(
+                        self.with_advice(Failed::permanent(Failure::new(Exit::Protocol, text))),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Asks for the offset, and sends the rest.
+    async fn round(
+        &self,
+        run: Run<'_>,
+        mut resource: Resource,
+        body: &FileBody,
+        last: &mut Option<u64>,
+        left: &mut u32,
+        pauses: &mut Retries,
+    ) -> Round {
+        let head = match self.ask_offset(run, &mut resource).await {
+            Ok(response) => response,
+            Err(round) => return round,
+        };
+        let fields = head.headers();
+        if let Some(limits) = Limits::of(fields) {
+            resource.limits = limits;
+        }
+        let is_complete = resource::completeness(fields) == Some(true);
+        let has_length = resource::length(fields).is_none_or(|length| length == self.length);
+        let Some(offset) = resource::offset(fields) else {
+            let text = "the upload resource has no upload-offset; this is an error of the server";
+            return self.gone(text).await;
+        };
+        if is_complete && has_length && offset == self.length {
+            self.count_resumed(&resource, offset);
+            if run.is_single {
+                run.progress.continue_upload(offset);
+            }
+            return Round::End(End::Lost);
+        }
+        if offset > self.length || !has_length {
+            self.cancel(run, &resource).await;
+            return self
+                .gone("the server has an upload of another length there")
+                .await;
+        }
+        if is_complete {
+            return self
+                .gone("the server has completed an upload of another length")
+                .await;
+        }
+        if let Err(failure) = body.check() {
+            self.cancel(run, &resource).await;
+            return Round::End(End::Failed(Failed::permanent(failure)));
+        }
+        if let Err(failure) = self.check_size(run, &resource).await {
+            return Round::End(End::Failed(Failed::permanent(failure)));
+        }
+        let progressed =
+            last.is_none_or(|last| offset >= last.saturating_add(PROGRESS.min(self.length - last)));
+        match progressed {
+            true => *pauses = Retries::new(u32::MAX),
+            false if *left == 0 => {
+                let text = format!(
+                    "{}: the upload broke off again at {} of {} bytes without progress; --retry allows more attempts",
+                    self.shown,
+                    grouped(offset),
+                    grouped(self.length)
+                );
+                return Round::Broken(Failed::permanent(Failure::new(Exit::Closed, text)));
+            }
+            false => *left -= 1,
+        }
+        *last = Some(last.map_or(offset, |last| last.max(offset)));
+        self.count_resumed(&resource, offset);
+        if run.tells && offset > 0 {
+            let text = format!(
+                "{}: resuming at {} of {} bytes",
+                self.shown,
+                grouped(offset),
+                grouped(self.length)
+            );
+            run.progress.aside(|| run::complain(&text));
+        }
+        *locked(&self.resource) = Some(Resource {
+            is_found: false,
+            ..resource.clone()
+        });
+        self.append(run, resource, body, offset).await
+    }
+
+    fn count_resumed(&self, resource: &Resource, offset: u64) {
+        if resource.is_found {
+            *locked(&self.resumed) = offset;
+        }
+    }
+
+    /// HEAD (section "Offset Retrieval").
+    async fn ask_offset(&self, run: Run<'_>, resource: &mut Resource) -> Result<Response<Incoming>, Round> {
+        let mut followed = 0;
+        loop {
+            let request = resource.request(Method::HEAD, HeaderMap::new(), Empty::<bytes::Bytes>::new());
+            let request = request.map_err(|failure| Round::Unknown(Failed::permanent(failure)))?;
+            let answered = run.client.request_repeatable(request).await;
+            let response = answered.map_err(|error| Round::Unknown(Failed::of(&self.shown, &error)))?;
+            if response.status().is_success() {
+                return Ok(response);
+            }
+            if !resource
+                .turn(run, &response, &mut followed)
+                .map_err(Round::Unknown)?
+            {
+                return Err(match self.refused(response).await {
+                    Round::Broken(failed) => Round::Unknown(failed),
+                    other => other,
+                });
+            }
+        }
+    }
+
+    /// PATCH (section "Upload Append").
+    async fn append(&self, run: Run<'_>, mut resource: Resource, body: &FileBody, mut offset: u64) -> Round {
+        let mut followed = 0;
+        loop {
+            let Some((length, completes)) = resource.limits.part(self.length - offset) else {
+                self.cancel(run, &resource).await;
+                let text = format!(
+                    "{}: the server's limits allow no part of the upload (max-append-size is 0, or below min-append-size); this \
+                     is an error of the server",
+                    self.shown
+                );
+                return Round::End(End::Failed(Failed::permanent(Failure::new(Exit::Protocol, text))));
+            };
+            let part = body.part(offset..offset + length);
+            let mut fields = HeaderMap::new();
+            resource::append(&mut fields, offset, completes);
+            fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            let counted = Counted::new(part, (!run.is_single).then_some(run.progress));
+            let request = resource.request(Method::PATCH, fields, Paced::new(counted, run.rate.cloned()));
+            let mut request = match request {
+                Ok(request) => request,
+                Err(failure) => return Round::Broken(Failed::permanent(failure)),
+            };
+            if run.is_single {
+                run.progress.continue_upload(offset);
+                request.extensions_mut().insert(run.progress.sent());
+            }
+            let response = match run.client.request_repeatable(request).await {
+                Ok(response) => response,
+                Err(error) => {
+                    return Round::Broken(match body.fault() {
+                        Some(fault) => Failed::permanent(fault),
+                        None => Failed::of(&self.shown, &error),
+                    });
+                }
+            };
+            let status = response.status();
+            let limits = Limits::of(response.headers());
+            let is_smaller = |limits: &Limits| limits.max_append.is_some_and(|most| most < length);
+            match resource::completeness(response.headers()) {
+                Some(true) => return Round::End(End::Answered(response)),
+                None if status.is_success() && completes => return Round::End(End::Answered(response)),
+                Some(false) if status.is_success() && completes => return Round::Conflict,
+                _ => {}
+            }
+            if status.is_success() {
+                offset += length;
+                resource.limits = limits.unwrap_or(resource.limits);
+                continue;
+            }
+            match (status.as_u16(), limits) {
+                (409, _) if resource::offset(response.headers()).is_some() => return Round::Conflict,
+                (413, Some(limits)) if is_smaller(&limits) => {
+                    resource.limits = limits;
+                    continue;
+                }
+                _ => {}
+            }
+            match resource.turn(run, &response, &mut followed) {
+                Ok(true) => {}
+                Ok(false) => return self.refused(response).await,
+                Err(failed) => return Round::Broken(failed),
+            }
+        }
+    }
+
+    /// A status of the resource that is neither success nor a redirect.
+    async fn refused(&self, response: Response<Incoming>) -> Round {
+        let status = response.status();
+        let failure = match check_status(&self.shown, status) {
+            Err(failure) => failure,
+            Ok(()) => Failure::new(
+                Exit::Status,
+                format!(
+                    "{}: the upload resource answers with status {}; this is an error of the server",
+                    self.shown,
+                    status.as_u16()
+                ),
+            ),
+        };
+        let mut failed = Failed::by_status(failure, &response).with_body(response).await;
+        // Locked: an earlier request has not ended for the server.
+        failed.transient |= status == StatusCode::LOCKED;
+        if failed.transient || status.is_server_error() {
+            return Round::Broken(failed);
+        }
+        self.forget().await;
+        // The whole can be sent again.
+        failed.transient = true;
+        Round::End(End::Gone(failed))
+    }
+
+    async fn gone(&self, why: &str) -> Round {
+        self.forget().await;
+        let text = format!("{}: the upload cannot be resumed: {why}", self.shown);
+        Round::End(End::Gone(Failed::temporary(Failure::new(Exit::Protocol, text))))
+    }
+
+    fn with_advice(&self, mut failed: Failed) -> Failed {
+        let is_kept = locked(&self.state).as_ref().is_some_and(UploadState::is_kept);
+        if is_kept {
+            failed.failure.message.push_str(KEPT);
+        }
+        failed
+    }
+
+    /// Keeps the resource for a later run.
+    async fn keep(&self, resource: &Resource, body: &FileBody) {
+        let record = Record::new(
+            resource.url.to_string(),
+            body.version().clone(),
+            resource.limits.max_age,
+        );
+        self.with_state(move |state| state.save(&record)).await;
+    }
+
+    /// The upload is complete, or its resource exists no more.
+    pub(super) async fn forget(&self) {
+        *locked(&self.resource) = None;
+        self.with_state(UploadState::remove).await;
+    }
+
+    async fn with_state(&self, job: impl FnOnce(&mut UploadState) + Send + 'static) {
+        let state = Arc::clone(&self.state);
+        let done = file_job(move || {
+            if let Some(state) = &mut *locked(&state) {
+                job(state);
+            }
+            Ok(())
+        });
+        // A record that cannot be written is no failure of the upload.
+        let _ = done.await;
+    }
+
+    /// DELETE (section "Upload Cancellation").
+    async fn cancel(&self, run: Run<'_>, resource: &Resource) {
+        self.forget().await;
+        let request = resource.request(Method::DELETE, HeaderMap::new(), Empty::<bytes::Bytes>::new());
+        if let Ok(request) = request {
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, run.client.request(request)).await;
+        }
+    }
+}
+
+impl Resource {
+    /// The resource that a response from `from`, asked with `fields`, has named. Credentials go to its origin as after a
+    /// redirect.
+    fn new(run: Run<'_>, from: &Url, fields: &HeaderMap, named: &Address, limits: Limits) -> Self {
+        let mut fields = resource::fields_of_resource(fields);
+        let own = fields.clone();
+        run.request_fields.after_redirect(&mut fields, from, named);
+        resource::keep_version(&mut fields, &own);
+        Self {
+            url: named.url.clone(),
+            shown: shown_url(named.url.as_str()),
+            fields,
+            limits,
+            is_found: false,
+        }
+    }
+
+    fn request<B>(&self, method: Method, more: HeaderMap, body: B) -> Result<Request<B>, Failure> {
+        let built = Request::builder()
+            .method(method)
+            .uri(self.url.as_str())
+            .body(body);
+        let mut request =
+            built.map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.shown)))?;
+        *request.headers_mut() = self.fields.clone();
+        request.headers_mut().extend(more);
+        Ok(request)
+    }
+
+    /// Follows a redirect that keeps the method. Returns whether there was one.
+    fn turn(
+        &mut self,
+        run: Run<'_>,
+        response: &Response<Incoming>,
+        followed: &mut u32,
+    ) -> Result<bool, Failed> {
+        let is_redirect = matches!(response.status().as_u16(), 307 | 308);
+        if !is_redirect || !response.headers().contains_key(LOCATION) {
+            return Ok(false);
+        }
+        let found = (response.status(), response.headers());
+        let next = run
+            .redirects
+            .next(&self.url, &self.shown, found, *followed)
+            .map_err(Failed::permanent)?;
+        let Some(next) = next else { return Ok(false) };
+        *followed += 1;
+        let own = self.fields.clone();
+        run.request_fields
+            .after_redirect(&mut self.fields, &self.url, &next);
+        resource::keep_version(&mut self.fields, &own);
+        self.shown = shown_url(next.url.as_str());
+        self.url = next.url;
+        Ok(true)
+    }
+}
