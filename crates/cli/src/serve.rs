@@ -6,6 +6,7 @@
 
 mod answer;
 mod auth;
+mod behind;
 mod body;
 mod certificate;
 mod listeners;
@@ -35,6 +36,7 @@ use fullbore_files::{Log, LogWriter};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use self::behind::Behind;
 use self::certificate::{Certificate, Hangup};
 use self::listeners::{Listener, Opening, Place, SocketFile};
 use self::metrics::Metrics;
@@ -227,7 +229,7 @@ impl Sockets {
             return Err(Failure::new(Exit::Other, "a thread has not begun to listen"));
         };
         let (mut servers, mut socket_files) = (Vec::new(), Vec::new());
-        let mut add = |place: Place, builder: ServerBuilder, site: Log<Site>| {
+        let mut add = |place: Place, builder: ServerBuilder, site: Behind| {
             let name = place.name().to_owned();
             let (listener, file) = place.into_listener()?;
             socket_files.extend(file);
@@ -252,7 +254,11 @@ impl Sockets {
                 let builder = Server::builder()
                     .connection_limits(ConnectionLimits::new(METRICS_CONNECTIONS, METRICS_STREAMS))
                     .memory_budget(MemoryBudget::new(METRICS_MEMORY));
-                add(place, builder, Log::new(Site::Metrics(Arc::clone(metrics)), None))?;
+                add(
+                    place,
+                    builder,
+                    Behind::new(Log::new(Site::Metrics(Arc::clone(metrics)), None), None),
+                )?;
             }
         }
         Ok((servers, socket_files))
@@ -313,7 +319,7 @@ impl Others {
 struct Other {
     options: Arc<Options>,
     places: Arc<Vec<Place>>,
-    site: Log<Site>,
+    site: Behind,
     stopped: watch::Receiver<bool>,
 }
 
@@ -341,7 +347,7 @@ struct Serving {
     server: AnyServer,
     /// As messages name it.
     name: String,
-    site: Log<Site>,
+    site: Behind,
 }
 
 enum AnyServer {
@@ -351,12 +357,7 @@ enum AnyServer {
 }
 
 impl Serving {
-    fn new(
-        builder: ServerBuilder,
-        listener: Listener,
-        name: String,
-        site: Log<Site>,
-    ) -> Result<Self, Failure> {
+    fn new(builder: ServerBuilder, listener: Listener, name: String, site: Behind) -> Result<Self, Failure> {
         let server = match listener {
             Listener::Tcp(listener) => builder.build(listener).map(AnyServer::Tcp),
             #[cfg(unix)]

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use http::uri::Authority;
 use ipnet::IpNet;
 
-use super::server::{ServerArgs, path_of_url};
+use super::server::{ServerArgs, network, path_of_url};
 use crate::exit::Failure;
 use crate::sizes;
 
@@ -82,17 +82,4 @@ fn host(text: &str) -> Result<HeaderValue, Failure> {
         .ok()
         .filter(|_| valid)
         .ok_or_else(|| Failure::usage("expected a host, such as app.internal or app.internal:8443"))
-}
-
-/// A network, or one address.
-fn network(text: &str) -> Result<IpNet, Failure> {
-    let address = || {
-        text.parse()
-            .ok()
-            .map(|address: std::net::IpAddr| IpNet::from(address))
-    };
-    text.parse()
-        .ok()
-        .or_else(address)
-        .ok_or_else(|| Failure::usage("expected a network, such as 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7"))
 }

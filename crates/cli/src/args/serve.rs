@@ -6,8 +6,9 @@ use std::str::FromStr;
 use clap::Args as Options;
 use fullbore_link::units;
 use http::header::HeaderValue;
+use ipnet::IpNet;
 
-use super::server::{RESPONSES, ServerArgs, field_value};
+use super::server::{RESPONSES, ServerArgs, field_value, network};
 use crate::exit::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -77,6 +78,11 @@ pub(crate) struct FileArgs {
     /// a disk smaller than 20 GiB]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub(crate) min_free: Option<u64>,
+
+    /// Take the client's address from the X-Forwarded-For of proxies in this network, such as 127.0.0.1, and of those that connect to
+    /// a Unix socket, for limits, passwords and the log; can be repeated [default: the address that connects]
+    #[arg(long, value_name = "NET", value_parser = network, help_heading = "Access")]
+    pub(crate) trusted_proxy: Vec<IpNet>,
 
     /// The cache-control field of files, such as max-age=3600
     #[arg(long, value_name = "VALUE", value_parser = field_value, help_heading = RESPONSES)]

@@ -10,6 +10,7 @@ use fullbore::rustls::pki_types::ServerName;
 use fullbore::server::DEFAULT_MAX_TOTAL_STREAMS;
 use fullbore_files::LogFormat;
 use http::header::{HeaderName, HeaderValue};
+use ipnet::IpNet;
 
 use super::listen_address::ListenAddress;
 use super::path::PathArgs;
@@ -271,4 +272,17 @@ fn log_format() -> impl TypedValueParser<Value = LogFormat> {
         "json" => LogFormat::Json,
         _ => LogFormat::Text,
     })
+}
+
+/// A network, or one address.
+pub(super) fn network(text: &str) -> Result<IpNet, Failure> {
+    let address = || {
+        text.parse()
+            .ok()
+            .map(|address: std::net::IpAddr| IpNet::from(address))
+    };
+    text.parse()
+        .ok()
+        .or_else(address)
+        .ok_or_else(|| Failure::usage("expected a network, such as 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7"))
 }

@@ -246,7 +246,7 @@ impl Service<Request<Incoming>> for Guarded {
             Some(Verdict::Unknown(credentials)) => credentials,
         };
         // The file service cannot ask for it later.
-        let peer = PeerAddr::current();
+        let peer = request.extensions().get().copied().or_else(PeerAddr::current);
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }

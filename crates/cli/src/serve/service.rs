@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use fullbore_files::{Files, FolderError, Log, LogLimits, LogWriter, Settings, Uploads};
 use fullbore_proxy::Proxy;
+use ipnet::IpNet;
 
+use super::behind::Behind;
 use super::metrics::Metrics;
 use super::policy::{Around, Content, Guarded, Policy};
 use super::site::Site;
@@ -23,6 +25,8 @@ const MOST_UPLOADS: usize = 4096;
 pub(super) struct Sites {
     files: Site,
     writer: Option<LogWriter>,
+    /// The proxies in front of the files.
+    trusted: Option<Arc<[IpNet]>>,
 }
 
 impl Sites {
@@ -62,7 +66,9 @@ impl Sites {
                 }
             }
         };
-        Self::new(site, server, metrics)
+        let mut sites = Self::new(site, server, metrics)?;
+        sites.trusted = (!files.trusted_proxy.is_empty()).then(|| files.trusted_proxy.as_slice().into());
+        Ok(sites)
     }
 
     /// The application, counted in `metrics`.
@@ -88,11 +94,12 @@ impl Sites {
                 None => site,
             },
             writer: log_writer(server)?,
+            trusted: None,
         })
     }
 
     /// The files, or the application.
-    pub(super) fn files(&self) -> Log<Site> {
+    pub(super) fn files(&self) -> Behind {
         self.logged(self.files.clone())
     }
 
@@ -102,8 +109,8 @@ impl Sites {
     }
 
     /// A service whose requests go to the same log.
-    pub(super) fn logged(&self, site: Site) -> Log<Site> {
-        Log::new(site, self.writer.clone())
+    pub(super) fn logged(&self, site: Site) -> Behind {
+        Behind::new(Log::new(site, self.writer.clone()), self.trusted.clone())
     }
 }
 

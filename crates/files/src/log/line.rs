@@ -183,7 +183,7 @@ impl Line {
         let (request, agent) = self.fields.split_at_checked(self.rest_at).unwrap_or_default();
         write!(text, "{} ", humantime::format_rfc3339_millis(self.time))?;
         match self.peer {
-            Some(peer) => write!(text, "{peer}")?,
+            Some(peer) => write!(text, "{}", Shown(peer))?,
             None => text.push('-'),
         }
         write!(text, " {request}")?;
@@ -247,7 +247,7 @@ impl Line {
             humantime::format_rfc3339_millis(self.time)
         )?;
         match self.peer {
-            Some(peer) => write!(text, "\"peer\":\"{peer}\",")?,
+            Some(peer) => write!(text, "\"peer\":\"{}\",", Shown(peer))?,
             None => text.push_str("\"peer\":null,"),
         }
         let mut user = Fields::unlimited();
@@ -406,6 +406,18 @@ enum Escapes {
     Hex,
     /// `\u001b`
     Json,
+}
+
+/// An address. One that a proxy has told has no port.
+struct Shown(SocketAddr);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.port() {
+            0 => self.0.ip().fmt(f),
+            _ => self.0.fmt(f),
+        }
+    }
 }
 
 /// Writes at most `most` bytes of a peer's text in quotes, escaped: it cannot end the line or the field, or control a

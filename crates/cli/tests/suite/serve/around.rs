@@ -312,3 +312,33 @@ fn the_answer_to_a_preflight_request_repeats_no_long_list() -> TestResult {
     }
     Ok(())
 }
+
+#[test]
+fn the_address_of_a_client_behind_a_trusted_proxy_stands_in_the_log_and_counts_its_wrong_passwords()
+-> TestResult {
+    let from = |client: &str| format!("x-forwarded-for: {client}\r\n");
+    for (network, client, expected) in [
+        ("127.0.0.1", "203.0.113.9, 192.0.2.7", "\"peer\":\"192.0.2.7\","),
+        ("10.0.0.0/8", "192.0.2.7", "\"peer\":\"127.0.0.1:"),
+    ] {
+        let (_folder, mut site, origin) =
+            site(&["--log", "--log-format", "json", "--trusted-proxy", network])?;
+        let response = ask_over_tcp(&origin, "GET /a.txt", &from(client))?;
+        assert_eq!(status(&response), "200");
+        let line = site.line()?;
+        assert!(line.contains(expected), "{line}");
+    }
+    let ann = entry("ann", "secret")?;
+    let (_folder, _site, origin) = site(&["--auth", &ann, "--trusted-proxy", "127.0.0.1"])?;
+    let wrong = |client: &str| {
+        // ann:wrong
+        let fields = from(client) + "authorization: Basic YW5uOndyb25n\r\n";
+        ask_over_tcp(&origin, "GET /a.txt", &fields).map(|response| status(&response).to_owned())
+    };
+    for _ in 0..10 {
+        assert_eq!(wrong("192.0.2.7")?, "401");
+    }
+    assert_eq!(wrong("192.0.2.7")?, "429");
+    assert_eq!(wrong("192.0.2.8")?, "401", "another client of the same proxy");
+    Ok(())
+}
