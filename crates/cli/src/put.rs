@@ -502,6 +502,13 @@ impl Upload {
     /// Waits for the end of the upload. A peer may respond before it has read the whole request, and may then refuse the rest
     /// (RFC 9113 section 8.1).
     async fn sent_whole(&mut self, file: &Path, mut sent: Sent) -> Result<(), Failure> {
+        if self
+            .resumption
+            .as_ref()
+            .is_some_and(|resumption| resumption.is_complete())
+        {
+            return sent.fault().map_or(Ok(()), Err);
+        }
         loop {
             let before = self.progress.bytes();
             let ended = async {

@@ -415,11 +415,14 @@ impl Uploader {
             return outcome;
         }
         // A server may respond before it has the whole.
-        let _ = tokio::time::timeout(READ_TIMEOUT, sent.ended()).await;
+        let is_complete = resumption.as_ref().is_some_and(Resumption::is_complete);
+        if !is_complete {
+            let _ = tokio::time::timeout(READ_TIMEOUT, sent.ended()).await;
+        }
         if let Some(fault) = sent.fault() {
             return local(fault);
         }
-        if !sent.is_whole(u64::MAX) {
+        if !is_complete && !sent.is_whole(u64::MAX) {
             let text = format!(
                 "{}: the server responded and refused the rest",
                 file.path.display()

@@ -14,6 +14,7 @@
 //! A resumption is free after progress. Otherwise it counts against `--retry`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Empty;
-use tokio::pin;
 use url::Url;
 
 use crate::exit::{Exit, Failure};
@@ -104,6 +104,7 @@ pub(super) struct Resumption {
     state: Arc<Mutex<Option<UploadState>>>,
     /// How many bytes an earlier run has sent.
     resumed: Mutex<u64>,
+    is_complete: AtomicBool,
 }
 
 /// The end of one HEAD and of what follows it.
@@ -137,6 +138,7 @@ impl Resumption {
             resource: Mutex::default(),
             state: Arc::default(),
             resumed: Mutex::new(0),
+            is_complete: AtomicBool::new(false),
         };
         let Some(file) = file.map(Path::to_owned) else {
             return new;
@@ -174,6 +176,11 @@ impl Resumption {
         locked(&self.resource).is_some()
     }
 
+    /// Whether the server has said that it has the whole upload. A body that it stopped reading before does not matter then.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Relaxed)
+    }
+
     /// How many bytes of the file an earlier run has sent.
     pub(super) fn resumed(&self) -> u64 {
         *locked(&self.resumed)
@@ -199,24 +206,36 @@ impl Resumption {
         *locked(&self.resumed) = 0;
         let listener = Listener::of(&mut request);
         let fields = request.headers().clone();
-        let answered = run.client.request_repeatable(request);
-        pin!(answered);
-        loop {
+        let mut answered = Box::pin(run.client.request_repeatable(request));
+        let (resource, refused) = loop {
             let answered = tokio::select! {
                 biased;
                 () = listener.news() => None,
                 answered = &mut answered => Some(answered),
             };
-            self.take_named(run, url, &fields, &listener, body, answered.is_some())
-                .await?;
-            let Some(answered) = answered else { continue };
-            let response = answered.map_err(Stopped::Library)?;
-            self.judge(&response).await;
-            return Ok(response);
+            let taken = self.take_named(run, url, &fields, &listener, body).await;
+            match (answered, taken) {
+                (None, Ok(())) => {}
+                (None, Err(refused)) => break refused,
+                (Some(answered), _) => {
+                    let response = answered.map_err(Stopped::Library)?;
+                    self.judge(&response).await;
+                    return Ok(response);
+                }
+            }
+        };
+        // The resource is asked for nothing while a request to it is under way.
+        drop(answered);
+        if !self.may_continue(&refused) {
+            self.cancel(run, &resource).await;
         }
+        Err(Stopped::Failed(refused))
     }
 
     /// Takes over the resource that the server has named.
+    ///
+    /// # Errors
+    /// The resource, and why the request is not to be finished.
     async fn take_named(
         &self,
         run: Run<'_>,
@@ -224,8 +243,7 @@ impl Resumption {
         fields: &HeaderMap,
         listener: &Listener,
         body: &FileBody,
-        is_answered: bool,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), (Resource, Failed)> {
         let Some(found) = listener.named() else {
             return Ok(());
         };
@@ -233,26 +251,24 @@ impl Resumption {
             return Ok(());
         };
         let resource = Resource::new(run, url, fields, &named, found.limits);
-        if is_answered && self.has_resource() {
-            return Ok(());
-        }
         if found.is_contradicted {
-            self.cancel(run, &resource).await;
             let text = format!(
                 "{}: the server named two upload resources for one request; this is an error of the server",
                 self.shown
             );
-            return Err(Stopped::Failed(Failed::permanent(Failure::new(
-                Exit::Protocol,
-                text,
-            ))));
+            let failed = Failed::permanent(Failure::new(Exit::Protocol, text));
+            return Err((resource, failed));
+        }
+        if self.has_resource() {
+            return Ok(());
+        }
+        if let Err(failure) = self.check_size(&resource) {
+            return Err((resource, Failed::permanent(failure)));
         }
         *locked(&self.resource) = Some(resource.clone());
         self.keep(&resource, body).await;
-        let checked = self.check_size(run, &resource).await;
-        checked.map_err(|failure| Stopped::Failed(Failed::permanent(failure)))?;
         match resource.limits.max_append {
-            Some(most) if most < self.length && !is_answered => {
+            Some(most) if most < self.length => {
                 // The status that this server would answer with.
                 let text = format!(
                     "{}: the server takes at most {} bytes in one request",
@@ -260,17 +276,16 @@ impl Resumption {
                     grouped(most)
                 );
                 let failed = Failed::permanent(Failure::new(Exit::Status, text)).with_status(413);
-                Err(Stopped::Failed(failed))
+                Err((resource, failed))
             }
             _ => Ok(()),
         }
     }
 
     /// A file that is larger than the server accepts is not sent.
-    async fn check_size(&self, run: Run<'_>, resource: &Resource) -> Result<(), Failure> {
+    fn check_size(&self, resource: &Resource) -> Result<(), Failure> {
         match resource.limits.max_size {
             Some(most) if most < self.length => {
-                self.cancel(run, resource).await;
                 let text = format!(
                     "{}: the file has {} bytes, and the server accepts {} at most (max-size); nothing can be resumed",
                     self.shown,
@@ -344,7 +359,11 @@ impl Resumption {
             let round = self.round(run, resource, body, &mut last, &mut left, &mut pauses);
             let round = limit.hold(&self.shown, round).await.unwrap_or_else(Round::Broken);
             match round {
-                Round::End(end) => return end,
+                Round::End(end) => {
+                    let is_complete = matches!(end, End::Answered(_) | End::Lost);
+                    self.is_complete.store(is_complete, Ordering::Relaxed);
+                    return end;
+                }
                 Round::Broken(failed) if failed.transient => {
                     (cause, conflicts, is_known) = (Some(failed), 0, true);
                 }
@@ -412,7 +431,8 @@ impl Resumption {
             self.cancel(run, &resource).await;
             return Round::End(End::Failed(Failed::permanent(failure)));
         }
-        if let Err(failure) = self.check_size(run, &resource).await {
+        if let Err(failure) = self.check_size(&resource) {
+            self.cancel(run, &resource).await;
             return Round::End(End::Failed(Failed::permanent(failure)));
         }
         let progressed =

@@ -43,5 +43,6 @@ mod tls;
 #[cfg(unix)]
 mod uploads;
 mod uploads_again;
+mod uploads_resumed;
 mod wrong_input;
 mod wrong_network;

@@ -9,6 +9,7 @@ pub(crate) mod peer;
 pub(crate) mod scripted;
 #[cfg(target_os = "linux")]
 pub(crate) mod terminal;
+pub(crate) mod uploads;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};

@@ -1,0 +1,247 @@
+//! A server of uploads that does as a script says, over HTTP/2 or HTTP/1.1: it reads as much of a body as it likes, sends
+//! interim and final responses, and closes connections. It keeps what it was asked.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fullbore_proto::hpack::{Decoder, FieldLimits, FieldSection};
+use fullbore_testing::peer::BlockingPeer;
+
+use super::frames::{self, END_STREAM, Frame};
+use super::scripted::head;
+use super::{TestResult, peer};
+
+/// A request, and what was read of its body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) fields: HashMap<String, String>,
+    pub(crate) body: Vec<u8>,
+    stream: u32,
+}
+
+impl Asked {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+}
+
+/// What the server does next with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Sends a head; a status below 200 is an interim response.
+    Say(u16, Vec<(&'static str, String)>),
+    /// Reads the body until it has this length, or to its end.
+    Take(usize),
+    /// Resets the stream, or closes the connection of HTTP/1.1.
+    Reset,
+    /// Closes the connection.
+    Close,
+}
+
+/// A status without fields.
+pub(crate) fn say(status: u16) -> Act {
+    Act::Say(status, Vec::new())
+}
+
+/// Reads the whole body.
+pub(crate) const ALL: Act = Act::Take(usize::MAX);
+
+/// What the server does with each request, by its number, over all connections.
+type Script = dyn Fn(usize, &Asked) -> Vec<Act> + Send + Sync;
+
+/// What the server has been asked.
+type Log = Arc<Mutex<Vec<Asked>>>;
+
+pub(crate) struct Server {
+    address: String,
+    log: Log,
+}
+
+impl Server {
+    /// Over HTTP/2.
+    pub(crate) fn start(
+        script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
+    ) -> TestResult<Self> {
+        Self::listen(script, http2)
+    }
+
+    /// Over HTTP/1.1.
+    pub(crate) fn of_http1(
+        script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
+    ) -> TestResult<Self> {
+        Self::listen(script, http1)
+    }
+
+    fn listen(
+        script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
+        talk: fn(&mut TcpStream, &Script, &Log) -> io::Result<()>,
+    ) -> TestResult<Self> {
+        let (log, script): (Log, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let kept = Arc::clone(&log);
+        let address = peer::listen(move |stream| talk(stream, &*script, &kept))?;
+        Ok(Self { address, log })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/file", self.address)
+    }
+
+    pub(crate) fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// All requests so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The methods and paths of all requests so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let asked = self.asked();
+        asked
+            .iter()
+            .map(|asked| format!("{} {}", asked.method, asked.path))
+            .collect()
+    }
+}
+
+/// Adds a request, and returns its number, from 1 on.
+fn add(log: &Log, asked: &Asked) -> usize {
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    log.push(asked.clone());
+    log.len()
+}
+
+fn set_body(log: &Log, number: usize, body: &[u8]) {
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(asked) = log.get_mut(number - 1) {
+        asked.body = body.to_vec();
+    }
+}
+
+fn http2(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
+    let mut peer = BlockingPeer::server(stream)?;
+    let mut decoder = Decoder::new(4_096);
+    loop {
+        let frame = receive(&mut peer)?;
+        if frame.kind != frames::HEADERS {
+            continue;
+        }
+        let mut asked = read(frame.stream, &mut decoder, &frame.payload)?;
+        let mut has_ended = frame.ends_stream();
+        let number = add(log, &asked);
+        for act in script(number, &asked) {
+            match act {
+                Act::Say(status, fields) => {
+                    let status_text = status.to_string();
+                    let mut all = vec![(":status", status_text.as_str())];
+                    all.extend(fields.iter().map(|(name, value)| (*name, value.as_str())));
+                    let flags = if status < 200 { 0 } else { END_STREAM };
+                    peer.send(&head(asked.stream, flags, &all))?;
+                }
+                Act::Take(length) => {
+                    while !has_ended && asked.body.len() < length {
+                        let frame = receive(&mut peer)?;
+                        let is_own = frame.stream == asked.stream;
+                        match frame.kind {
+                            frames::RST_STREAM if is_own => break,
+                            frames::DATA if is_own => {
+                                asked.body.extend(&frame.payload);
+                                has_ended = frame.ends_stream();
+                            }
+                            _ => {}
+                        }
+                    }
+                    set_body(log, number, &asked.body);
+                }
+                Act::Reset => peer.send(&frames::reset(asked.stream, 2))?,
+                Act::Close => return peer.0.shutdown(Shutdown::Both),
+            }
+        }
+    }
+}
+
+/// The next frame. DATA is paid back at once, also that of streams which nobody reads any more.
+fn receive(peer: &mut BlockingPeer<&mut TcpStream>) -> io::Result<Frame> {
+    let frame = peer.receive()?;
+    if frame.kind == frames::DATA && !frame.payload.is_empty() {
+        let bytes = u32::try_from(frame.payload.len()).map_err(io::Error::other)?;
+        let of_stream = frames::window_update(frame.stream, bytes);
+        peer.send(&[frames::window_update(0, bytes), of_stream].concat())?;
+    }
+    Ok(frame)
+}
+
+fn read(stream: u32, decoder: &mut Decoder, block: &[u8]) -> io::Result<Asked> {
+    let limits = FieldLimits {
+        max_bytes: 1 << 16,
+        max_fields: 100,
+    };
+    let mut section = FieldSection::new();
+    decoder
+        .decode(block, &limits, &mut section)
+        .map_err(io::Error::other)?;
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let fields = section.fields().iter();
+    let mut fields: HashMap<_, _> = fields
+        .map(|field| (text(field.name.as_bytes()), text(field.value.as_bytes())))
+        .collect();
+    Ok(Asked {
+        method: fields.remove(":method").unwrap_or_default(),
+        path: fields.remove(":path").unwrap_or_default(),
+        fields,
+        body: Vec::new(),
+        stream,
+    })
+}
+
+fn http1(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    loop {
+        let mut text = String::new();
+        while reader.read_line(&mut text)? > 2 {}
+        let Some((first, fields)) = text.split_once("\r\n") else {
+            return Ok(());
+        };
+        let mut words = first.split(' ').map(str::to_owned);
+        let fields = fields.lines().filter_map(|line| line.split_once(": "));
+        let mut asked = Asked {
+            method: words.next().unwrap_or_default(),
+            path: words.next().unwrap_or_default(),
+            fields: fields
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+                .collect(),
+            ..Asked::default()
+        };
+        let length = asked.field("content-length").and_then(|text| text.parse().ok());
+        let number = add(log, &asked);
+        for act in script(number, &asked) {
+            match act {
+                Act::Say(status, fields) => {
+                    let mut head = format!("HTTP/1.1 {status} Status\r\n");
+                    for (name, value) in fields {
+                        head.push_str(&format!("{name}: {value}\r\n"));
+                    }
+                    head.push_str(if status < 200 || status == 204 {
+                        "\r\n"
+                    } else {
+                        "content-length: 0\r\n\r\n"
+                    });
+                    stream.write_all(head.as_bytes())?;
+                }
+                Act::Take(most) => {
+                    let more = most.min(length.unwrap_or(0)) - asked.body.len();
+                    let begun = asked.body.len();
+                    asked.body.resize(begun + more, 0);
+                    reader.read_exact(&mut asked.body[begun..])?;
+                    set_body(log, number, &asked.body);
+                }
+                Act::Reset | Act::Close => return stream.shutdown(Shutdown::Both),
+            }
+        }
+    }
+}
