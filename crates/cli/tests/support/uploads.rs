@@ -1,7 +1,7 @@
 //! A server of uploads that does as a script says, over HTTP/2 or HTTP/1.1: it reads as much of a body as it likes, sends
 //! interim and final responses, and closes connections. It keeps what it was asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -126,8 +126,13 @@ fn set_body(log: &Log, number: usize, body: &[u8]) {
 fn http2(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
     let mut peer = BlockingPeer::server(stream)?;
     let mut decoder = Decoder::new(4_096);
+    // What came for other streams while one was read.
+    let mut pending = VecDeque::new();
     loop {
-        let frame = receive(&mut peer)?;
+        let frame = match pending.pop_front() {
+            Some(frame) => frame,
+            None => receive(&mut peer)?,
+        };
         if frame.kind != frames::HEADERS {
             continue;
         }
@@ -145,7 +150,13 @@ fn http2(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
                 }
                 Act::Take(length) => {
                     while !has_ended && asked.body.len() < length {
-                        let frame = receive(&mut peer)?;
+                        let own = pending
+                            .iter()
+                            .position(|frame: &Frame| frame.stream == asked.stream);
+                        let frame = match own.and_then(|index| pending.remove(index)) {
+                            Some(frame) => frame,
+                            None => receive(&mut peer)?,
+                        };
                         let is_own = frame.stream == asked.stream;
                         match frame.kind {
                             frames::RST_STREAM if is_own => break,
@@ -153,7 +164,7 @@ fn http2(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
                                 asked.body.extend(&frame.payload);
                                 has_ended = frame.ends_stream();
                             }
-                            _ => {}
+                            _ => pending.push_back(frame),
                         }
                     }
                     set_body(log, number, &asked.body);
