@@ -32,6 +32,8 @@ mod peers;
 mod proxies;
 #[path = "interop/relay.rs"]
 mod relay;
+#[path = "interop/resumed_uploads.rs"]
+mod resumed_uploads;
 #[path = "interop/serve_trials.rs"]
 mod serve_trials;
 #[path = "interop/servers.rs"]
@@ -52,6 +54,7 @@ fn main() {
     trials.extend(browser::trials());
     trials.extend(listing::trials());
     trials.extend(proxies::trials());
+    trials.extend(resumed_uploads::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     files::clean_up();
     conclusion.exit();

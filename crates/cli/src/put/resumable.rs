@@ -487,7 +487,7 @@ impl Resumption {
             }
             if !resource
                 .turn(run, &response, &mut followed)
-                .map_err(Round::Unknown)?
+                .map_err(|failure| Round::Unknown(Failed::permanent(failure)))?
             {
                 return Err(match self.refused(response).await {
                     Round::Broken(failed) => Round::Unknown(failed),
@@ -558,7 +558,7 @@ impl Resumption {
             match resource.turn(run, &response, &mut followed) {
                 Ok(true) => {}
                 Ok(false) => return self.refused(response).await,
-                Err(failed) => return Round::Broken(failed),
+                Err(failure) => return Round::Broken(Failed::permanent(failure)),
             }
         }
     }
@@ -676,16 +676,13 @@ impl Resource {
         run: Run<'_>,
         response: &Response<Incoming>,
         followed: &mut u32,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, Failure> {
         let is_redirect = matches!(response.status().as_u16(), 307 | 308);
         if !is_redirect || !response.headers().contains_key(LOCATION) {
             return Ok(false);
         }
         let found = (response.status(), response.headers());
-        let next = run
-            .redirects
-            .next(&self.url, &self.shown, found, *followed)
-            .map_err(Failed::permanent)?;
+        let next = run.redirects.next(&self.url, &self.shown, found, *followed)?;
         let Some(next) = next else { return Ok(false) };
         *followed += 1;
         let own = self.fields.clone();

@@ -96,18 +96,18 @@ impl Record {
     }
 }
 
-/// The place of the record of one upload. It is locked as long as this exists.
+/// The place of the record of one upload. It is locked from its first use on, as long as this exists.
 pub(super) struct UploadState {
     folder: PathBuf,
     path: PathBuf,
     leftovers: Arc<Leftovers>,
     is_counted: bool,
-    _lock: StateLock,
+    lock: Option<StateLock>,
 }
 
 impl UploadState {
-    /// The place for this request (its method and URL) and this file; `None` if the user has no state folder, or if another run sends the same
-    /// file to the same URL. Blocks.
+    /// The place for this request (its method and URL) and this file; `None` if the user has no state folder. Nothing is
+    /// created.
     pub(super) fn of(request: &str, file: &Path, leftovers: &Arc<Leftovers>) -> Option<Self> {
         let folder = state_folder::of_user()?.join("uploads");
         Self::within(folder, request, file, leftovers)
@@ -121,18 +121,28 @@ impl UploadState {
         context.update(&[0]);
         context.update(file.as_os_str().as_encoded_bytes());
         let path = folder.join(format!("{}.json", digits(context.finish().as_ref())));
-        let lock = StateLock::new(&folder, &path).ok()?;
         Some(Self {
             folder,
             path,
             leftovers: Arc::clone(leftovers),
             is_counted: false,
-            _lock: lock,
+            lock: None,
         })
+    }
+
+    /// Whether this run has the record. Another one that sends the same file to the same URL would append to the same resource.
+    fn is_locked(&mut self) -> bool {
+        if self.lock.is_none() {
+            self.lock = StateLock::new(&self.folder, &self.path).ok();
+        }
+        self.lock.is_some()
     }
 
     /// The record of an earlier run. One that has expired, or that is none, is removed. Blocks.
     pub(super) fn load(&mut self) -> Option<Record> {
+        if !self.path.exists() || !self.is_locked() {
+            return None;
+        }
         let found = read(&self.path).filter(|record| !record.is_expired(now()));
         match &found {
             Some(_) => self.count(),
@@ -144,6 +154,9 @@ impl UploadState {
     /// Keeps a record for a later run. An error is no failure of the upload: it can be resumed within this run. Blocks, but
     /// waits for no disk.
     pub(super) fn save(&mut self, record: &Record) {
+        if !self.is_locked() {
+            return;
+        }
         let write = || {
             state_folder::create(&self.folder)?;
             // The file is the user's alone from the start.
@@ -160,6 +173,9 @@ impl UploadState {
 
     /// The upload is complete, or cannot be resumed. Blocks.
     pub(super) fn remove(&mut self) {
+        if self.lock.is_none() {
+            return;
+        }
         let _ = std::fs::remove_file(&self.path);
         if self.is_counted {
             self.is_counted = false;
@@ -232,14 +248,19 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let mut first = state(folder.path(), "https://a/").ok_or("no state")?;
         assert_eq!(first.load(), None);
+        assert!(!first.folder.exists(), "nothing is created before it is needed");
         let record = record(None)?;
         first.save(&record);
         assert!(first.is_kept());
         let mode = |path: &Path| std::fs::metadata(path).map(|found| found.permissions().mode() & 0o777);
         assert_eq!(mode(&first.path)?, 0o600);
         assert_eq!(mode(&first.folder)?, 0o700);
-        assert!(state(folder.path(), "https://a/").is_none(), "another run has it");
-        drop(first);
+        let mut meanwhile = state(folder.path(), "https://a/").ok_or("no state")?;
+        assert_eq!(meanwhile.load(), None, "another run has it");
+        meanwhile.save(&record);
+        meanwhile.remove();
+        assert!(!meanwhile.is_kept() && first.path.exists());
+        drop((first, meanwhile));
         let mut other = state(folder.path(), "https://a/?b").ok_or("no state")?;
         assert_eq!(other.load(), None);
         let mut again = state(folder.path(), "https://a/").ok_or("no state")?;
@@ -298,7 +319,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<FileVersion>(&json)?, first);
         let modified = std::fs::metadata(&path)?.modified()?;
         std::fs::rename(&path, folder.path().join("old"))?;
-        std::fs::write(&path, "abd")?;
+        std::fs::write(&path, "xyz")?;
         File::options().append(true).open(&path)?.set_modified(modified)?;
         assert_ne!(first, version()?, "another inode");
         Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::certs::certs;
-use crate::files::Payload;
+use crate::files::{Payload, workshop};
 use crate::process::{DEADLINE, Daemon, Fault, Outcome, ensure, run_into};
 
 /// The version of HTTP that a trial speaks.
@@ -161,6 +161,7 @@ where
 pub(crate) fn client(subcommand: &str, transport: Transport) -> Outcome<Command> {
     let mut command = Command::new(program());
     command.arg(subcommand);
+    command.env("XDG_STATE_HOME", workshop().join("state"));
     // The proxies of this machine are not meant.
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
         command.env_remove(name).env_remove(name.to_uppercase());

@@ -40,6 +40,7 @@ pub(crate) enum Peer {
     Openssl,
     Tinyproxy,
     Microsocks,
+    Tusd,
 }
 
 impl Peer {
@@ -70,6 +71,7 @@ impl Peer {
             Peer::Openssl => "openssl",
             Peer::Tinyproxy => "tinyproxy",
             Peer::Microsocks => "microsocks",
+            Peer::Tusd => "tusd",
         }
     }
 
@@ -117,6 +119,7 @@ impl Peer {
             Peer::Openssl => "Debian: openssl",
             Peer::Tinyproxy => "Debian: tinyproxy-bin",
             Peer::Microsocks => "Debian: microsocks",
+            Peer::Tusd => "go install github.com/tus/tusd/v2/cmd/tusd@v2.9.1",
         }
     }
 
