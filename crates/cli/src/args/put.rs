@@ -14,6 +14,7 @@ Examples:
   fullbore put big.iso https://example.org/upload/     to https://example.org/upload/big.iso
   fullbore put photos a.txt https://example.org/up/    to up/photos/… and up/a.txt
   fullbore put --skip-existing site/ https://example.org/   the content of a folder, if it changed
+  fullbore put big.iso https://example.org/upload/     again, after a failure: resumes if the server can
   tar c src | fullbore put - https://example.org/upload/src.tar
   fullbore put -X POST -H 'content-type: application/json' a.json https://example.org/api";
 
@@ -40,7 +41,8 @@ pub(crate) struct PutArgs {
 
     /// Repeat temporary failures up to this many times, after about 1, 2, 4 seconds and so on, or when Retry-After says so.
     /// Needs a regular file. A method that is not idempotent, such as POST, is repeated only if the server did not process
-    /// the request
+    /// the request. A file of 8 MiB or more resumes where the server supports it, as long as it makes progress without --retry
+    /// too
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = sizes::count::<0, 1_000>)]
     pub(crate) retry: u32,
 
