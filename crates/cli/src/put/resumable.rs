@@ -340,7 +340,8 @@ impl Resumption {
         let mut pauses = Retries::new(u32::MAX);
         // What the server had at the last resumption.
         let mut last = None;
-        let mut conflicts = 0;
+        // What it had when it last refused its own offset.
+        let mut conflict = None;
         loop {
             if let Some(failed) = cause.take().filter(|failed| failed.transient) {
                 // Neither `--max-time` nor a server that does not tell its offset is progress.
@@ -365,13 +366,16 @@ impl Resumption {
                     return end;
                 }
                 Round::Broken(failed) if failed.transient => {
-                    (cause, conflicts, is_known) = (Some(failed), 0, true);
+                    (cause, is_known) = (Some(failed), true);
                 }
                 Round::Unknown(failed) if failed.transient => (cause, is_known) = (Some(failed), false),
                 Round::Broken(failed) | Round::Unknown(failed) => {
                     return End::Failed(self.with_advice(failed));
                 }
-                Round::Conflict if conflicts == 0 => conflicts += 1,
+                // The next HEAD is free.
+                Round::Conflict if conflict.is_none_or(|offset| last >= Some(offset + PROGRESS)) => {
+                    conflict = last.take();
+                }
                 Round::Conflict => {
                     let text = format!(
                         "{}: the server gives one offset of the upload and refuses it; this is an error of the server",
@@ -465,6 +469,10 @@ impl Resumption {
             is_found: false,
             ..resource.clone()
         });
+        if resource.limits.max_age.is_some() {
+            // It is counted from this response on.
+            self.keep(&resource, body).await;
+        }
         self.append(run, resource, body, offset).await
     }
 
@@ -500,6 +508,7 @@ impl Resumption {
     /// PATCH (section "Upload Append").
     async fn append(&self, run: Run<'_>, mut resource: Resource, body: &FileBody, mut offset: u64) -> Round {
         let mut followed = 0;
+        let mut is_divided = false;
         loop {
             let Some((length, completes)) = resource.limits.part(self.length - offset) else {
                 self.cancel(run, &resource).await;
@@ -549,7 +558,8 @@ impl Resumption {
             }
             match (status.as_u16(), limits) {
                 (409, _) if resource::offset(response.headers()).is_some() => return Round::Conflict,
-                (413, Some(limits)) if is_smaller(&limits) => {
+                (413, Some(limits)) if is_smaller(&limits) && !is_divided => {
+                    is_divided = true;
                     resource.limits = limits;
                     continue;
                 }
@@ -580,7 +590,9 @@ impl Resumption {
         let mut failed = Failed::by_status(failure, &response).with_body(response).await;
         // Locked: an earlier request has not ended for the server.
         failed.transient |= status == StatusCode::LOCKED;
-        if failed.transient || status.is_server_error() {
+        // With other credentials, a later run resumes.
+        let is_unauthorized = matches!(status.as_u16(), 401 | 407);
+        if failed.transient || status.is_server_error() || is_unauthorized {
             return Round::Broken(failed);
         }
         self.forget().await;

@@ -89,11 +89,13 @@ impl Redirects {
         Ok(Some(next))
     }
 
-    /// The URL in a Location that is no redirect; `None` if it is invalid, or if data would lose the protection of TLS there.
+    /// The URL in a Location that is no redirect; `None` if it is invalid, if data would lose the protection of TLS there, or if
+    /// it is of another origin and no redirects are followed.
     pub(crate) fn named(self, url: &Url, location: &HeaderValue) -> Option<Address> {
         let text = percent_encode(location.as_bytes(), RAW).to_string();
         let named = parse(url, &text).ok()?;
-        (!self.loses_tls(url, &named.url)).then_some(named)
+        let may_be_elsewhere = self.most.is_some() || named.url.origin() == url.origin();
+        (may_be_elsewhere && !self.loses_tls(url, &named.url)).then_some(named)
     }
 
     fn loses_tls(self, from: &Url, to: &Url) -> bool {
@@ -175,15 +177,20 @@ mod tests {
     fn a_location_that_is_no_redirect_is_named_but_not_without_tls() -> Result<(), Box<dyn std::error::Error>>
     {
         let from = Url::parse("https://a/b/c")?;
-        let named = |insecure, location| {
-            let redirects = Redirects { most: None, insecure };
+        let named = |most, insecure, location| {
+            let redirects = Redirects { most, insecure };
             let found = redirects.named(&from, &HeaderValue::from_static(location));
             found.map(|address| String::from(address.url))
         };
-        assert_eq!(named(false, "../d").as_deref(), Some("https://a/d"));
-        assert_eq!(named(false, "http://a/d"), None);
-        assert_eq!(named(true, "http://a/d").as_deref(), Some("http://a/d"));
-        assert_eq!(named(true, "https://"), None);
+        assert_eq!(named(None, false, "../d").as_deref(), Some("https://a/d"));
+        assert_eq!(named(None, false, "https://b/d"), None, "--no-location");
+        assert_eq!(
+            named(Some(1), false, "https://b/d").as_deref(),
+            Some("https://b/d")
+        );
+        assert_eq!(named(Some(1), false, "http://a/d"), None);
+        assert_eq!(named(Some(1), true, "http://a/d").as_deref(), Some("http://a/d"));
+        assert_eq!(named(Some(1), true, "https://"), None);
         Ok(())
     }
 

@@ -295,7 +295,7 @@ fn after_another_offset_the_offset_is_asked_for_again_and_once_without_progress(
         ("PATCH", 3) => vec![conflict(HAD)],
         _ => once_broken(asked),
     })?;
-    put(folder()?.path(), &server.url(), &["--retry", "1"])?.succeeded();
+    put(folder()?.path(), &server.url(), &[])?.succeeded();
     let asked = server.asked();
     assert_eq!(asked.len(), 5);
     assert_eq!(asked[2].field("upload-offset"), Some("1000000"));
@@ -458,6 +458,22 @@ fn a_later_run_begins_anew_when_the_resource_is_gone() -> TestResult {
         assert!(asked[3].body == content(), "another body");
         assert_eq!(records(folder.path())?, [""; 0]);
     }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_later_run_without_the_right_credentials_does_not_forget_the_resource() -> TestResult {
+    let server = down(|asked| match asked.field("authorization") {
+        None => vec![say(401)],
+        Some(_) => once_broken(asked),
+    })?;
+    let folder = folder()?;
+    leave_a_record(folder.path(), &server)?;
+    put(folder.path(), &server.url(), &[])?.failed_with(14);
+    put(folder.path(), &server.url(), &["-u", "a:b"])?.succeeded();
+    let lines = ["HEAD /upload/1", "HEAD /upload/1", "PATCH /upload/1"];
+    assert_eq!(server.lines()[2..], lines);
     Ok(())
 }
 
