@@ -3,7 +3,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `list` | the URLs of a run, with names and checksums |
-//! | `walk`, `index` | the files below a folder of a server, by its lists |
+//! | `walk` | the files below a folder of a server, by its lists |
+//! | `index`, `json_list`, `entries` | what a list names |
 //! | `outputs`, `names` | where their bodies go |
 //! | `conditions` | conditional requests |
 //! | `heads` | printed heads of responses |
@@ -13,9 +14,11 @@
 //! | `report` | the results |
 
 mod conditions;
+mod entries;
 mod fetch;
 mod heads;
 mod index;
+mod json_list;
 mod likeness;
 mod list;
 mod names;
@@ -31,7 +34,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use http::header::{IF_RANGE, RANGE};
-use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::args::{GetArgs, HeaderLine};
@@ -39,6 +41,7 @@ use crate::exit::{Exit, Failure};
 use crate::key_log;
 use crate::run::Leftovers;
 use crate::transfer::client;
+use crate::transfer::lists::Lists;
 use crate::transfer::output::Format;
 use crate::transfer::progress::Progress;
 use crate::transfer::rate_limit::RateLimit;
@@ -124,7 +127,9 @@ pub(crate) async fn run(
         decodes: args.compressed,
         keeps_times: args.remote_time || args.recursive,
         same: AtomicU64::default(),
-        long_lists: Semaphore::new(fetch::LONG_LISTS),
+        lists: Lists::new(),
+        refused_names: AtomicU64::default(),
+        told_of_names: AtomicBool::new(false),
         told_of_existing: AtomicBool::new(false),
     });
     let mut list = match walk {
@@ -159,6 +164,7 @@ pub(crate) async fn run(
         }
     }
     report.leave_unchanged(fetcher.same.load(Ordering::Relaxed));
+    report.leave_out(fetcher.refused_names.load(Ordering::Relaxed));
     let set = set.with_further(report.further());
     let waited = Waits::of(Direction::Receiving, &client, set).await;
     let exit = report.finish(waited);

@@ -2,26 +2,27 @@
 //!
 //! `get::run` spawns `Fetcher::fetch` for each URL. `Fetcher` has what the requests of a run share.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use bytes::{Buf as _, BufMut as _, Bytes};
+use bytes::Bytes;
 use fullbore::client::range::whole_length;
 use fullbore::{Client, Incoming};
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, LAST_MODIFIED};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, LAST_MODIFIED,
+};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
-use tokio::sync::Semaphore;
+use http_body_util::Empty;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::{Address, check_status, parse_url, shown_url, without_credentials};
+use crate::transfer::lists::{Lists, LongList};
 use crate::transfer::partial_file::KEPT;
 use crate::transfer::progress::{Progress, Share};
-use crate::transfer::receive::{self, Bounds, Disk, ReceiveError, Received};
+use crate::transfer::receive::{self, Bounds, Disk, ReceiveError, Received, file_job};
 use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Pauses, Retries};
@@ -31,8 +32,9 @@ use crate::transfer::transfer_coding;
 use crate::transfer::waits::StreamWaits;
 
 use super::conditions::Conditions;
+use super::entries::Index;
 use super::heads::print_head;
-use super::index::{self, Index};
+use super::index;
 use super::list::Item;
 use super::outputs::Outputs;
 use super::report::Outcome;
@@ -41,13 +43,6 @@ use super::unreachable::Unreachable;
 
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
-
-/// The longest list of a folder: some 100,000 files.
-const LONGEST_LIST: usize = 16 << 20;
-
-/// A list that is longer than this is read beside [`LONG_LISTS`] others at most: a server may not fill the memory with lists.
-const SHORT_LIST: usize = 256 << 10;
-pub(super) const LONG_LISTS: usize = 16;
 
 /// The forms of lists that can be read.
 const LIST_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
@@ -130,8 +125,10 @@ pub(crate) struct Fetcher {
     pub(crate) keeps_times: bool,
     /// The files that a walk has found unchanged.
     pub(crate) same: AtomicU64,
-    /// The permits to read long lists.
-    pub(crate) long_lists: Semaphore,
+    pub(crate) lists: Lists,
+    /// The names that lists had and that were not told. The first list with such names is told, with the first of them.
+    pub(crate) refused_names: AtomicU64,
+    pub(crate) told_of_names: AtomicBool,
     /// A file that exists was told.
     pub(crate) told_of_existing: AtomicBool,
 }
@@ -144,6 +141,15 @@ pub(crate) enum Heads {
     Only,
     /// `--include`: in front of the body.
     Also,
+}
+
+/// The list of a folder.
+pub(super) struct List {
+    /// Its URL: redirects may add a slash.
+    pub(super) folder: Url,
+    pub(super) index: Index,
+    /// Held as long as the entries.
+    pub(super) right: LongList,
 }
 
 impl Fetcher {
@@ -594,8 +600,8 @@ impl Fetcher {
         }
     }
 
-    /// The list of a folder, and the URL of the folder: redirects may add a slash to it, and change nothing else.
-    pub(super) async fn list(&self, address: &Address) -> Result<(Url, Index), Failure> {
+    /// The list of a folder. Redirects may add a slash to its URL, and change nothing else.
+    pub(super) async fn list(&self, address: &Address) -> Result<List, Failure> {
         let mut retries = Retries::new(self.retries);
         loop {
             if let Some(until) = self.pauses.until(&address.url) {
@@ -616,7 +622,7 @@ impl Fetcher {
         }
     }
 
-    async fn try_list(&self, address: &Address) -> Result<(Url, Index), Failed> {
+    async fn try_list(&self, address: &Address) -> Result<List, Failed> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
         let (mut url, mut followed) = (address.url.clone(), 0);
         let response = loop {
@@ -653,7 +659,18 @@ impl Fetcher {
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().to_owned();
-        let body = self.gather(response.into_body());
+        // It would be taken for a list of nothing.
+        if let Some(coding) = response
+            .headers()
+            .get(CONTENT_ENCODING)
+            .filter(|coding| *coding != "identity")
+        {
+            return Err(wrong(&format!(
+                "the server sends the list of this folder encoded ({coding:?}), which was not asked for"
+            )));
+        }
+        let mut right = None;
+        let body = self.lists.gather(response.into_body(), &mut right);
         let body = match deadline {
             None => body.await,
             Some(at) => timeout_at(at, body).await.map_err(|_| {
@@ -664,29 +681,19 @@ impl Fetcher {
         let body = body.map_err(|error| Failed::of(url.as_str(), &error))?;
         let body =
             body.ok_or_else(|| wrong("the list of the folder is longer than 16 MiB, and is not read"))?;
-        match index::read(&url, &kind, &body) {
-            Some(index) => Ok((url, index)),
-            None => Err(wrong(
-                "the server sends no list of this folder (JSON or HTML) that can be read; give the URLs of its files with -i",
-            )),
-        }
-    }
-
-    /// The body of a list; `None` if it is too long.
-    async fn gather(&self, body: Incoming) -> Result<Option<Vec<u8>>, fullbore::Error> {
-        let (mut body, mut list, mut permit) = (pin!(body), Vec::new(), None);
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame?.into_data() else { continue };
-            if list.len() + data.remaining() > LONGEST_LIST {
-                return Ok(None);
-            }
-            if list.len() + data.remaining() > SHORT_LIST && permit.is_none() {
-                // It is never closed.
-                permit = self.long_lists.acquire().await.ok();
-            }
-            list.put(data);
-        }
-        Ok(Some(list))
+        let (folder, index) = file_job(move || {
+            let index = index::read(&url, &kind, &body);
+            Ok((url, index))
+        })
+        .await
+        .map_err(Failed::permanent)?;
+        let Some(index) = index else {
+            let text = format!(
+                "{folder}: the server sends no list of this folder (JSON or HTML) that can be read; give the URLs of its files with -i"
+            );
+            return Err(Failed::permanent(Failure::new(Exit::Status, text)));
+        };
+        Ok(List { folder, index, right })
     }
 
     /// Sends a GET; `name` is the URL for messages. The client itself repeats requests that the peer refused without

@@ -2,41 +2,18 @@
 //! HTML page.
 //!
 //! Only what is directly beneath the folder counts: links that sort the list, lead upwards, elsewhere or deeper are none of its
-//! entries. Names are decoded once.
+//! entries. Names are decoded once. A list is read without a copy of its structure, so that it takes no more memory than what
+//! it names.
 
-use std::collections::HashSet;
-use std::ffi::OsString;
+use std::borrow::Cow;
+use std::convert::Infallible;
 
-use html5gum::{DefaultEmitter, Token, Tokenizer};
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use serde_json::Value;
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer};
 use url::Url;
 
-use crate::transfer::seconds;
-
-use super::names::of_octets;
-
-/// A file or folder of a list.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) url: Url,
-    pub(super) name: OsString,
-    pub(super) is_folder: bool,
-    /// Bytes.
-    pub(super) size: Option<u64>,
-    /// Whole seconds since 1970.
-    pub(super) modified: Option<i64>,
-}
-
-/// A list.
-#[derive(Debug, Default)]
-pub(super) struct Index {
-    pub(super) entries: Vec<Entry>,
-    /// Names that no file here can have, or that no URL can have: as the list shows them.
-    pub(super) refused: Vec<String>,
-    /// The server says that there are more.
-    pub(super) is_partial: bool,
-}
+use super::entries::{Collector, Facts, Index};
+use super::json_list;
 
 /// The list in a body; `None` if it is none.
 pub(super) fn read(folder: &Url, content_type: &str, body: &[u8]) -> Option<Index> {
@@ -48,154 +25,67 @@ pub(super) fn read(folder: &Url, content_type: &str, body: &[u8]) -> Option<Inde
     }
 }
 
-/// Collects the entries of a list.
-struct Collector<'a> {
-    folder: &'a Url,
-    index: Index,
-    seen: HashSet<OsString>,
-}
-
-impl Collector<'_> {
-    /// Adds what a link names, if it is an entry of the folder.
-    fn add(&mut self, link: Result<Url, url::ParseError>, facts: Facts) {
-        let Ok(mut url) = link else { return };
-        url.set_fragment(None);
-        if url.query().is_some() || url.origin() != self.folder.origin() {
-            return;
-        }
-        let Some(rest) = url.path().strip_prefix(self.folder.path()) else {
-            return;
-        };
-        let segment = rest.strip_suffix('/').unwrap_or(rest);
-        if segment.is_empty() || segment.contains('/') {
-            return;
-        }
-        let is_folder = facts.is_folder || rest.ends_with('/');
-        let octets: Vec<u8> = percent_decode_str(segment).collect();
-        let Some(name) = file_name(octets) else {
-            self.index.refused.push(segment.to_owned());
-            return;
-        };
-        if is_folder && !url.path().ends_with('/') {
-            url.set_path(&format!("{}/", url.path()));
-        }
-        if self.seen.insert(name.clone()) {
-            self.index.entries.push(Entry {
-                url,
-                name,
-                is_folder,
-                size: facts.size.filter(|_| !is_folder),
-                modified: facts.modified,
-            });
-        }
-    }
-}
-
-/// What a list says of an entry beside its name.
-#[derive(Default)]
-struct Facts {
-    is_folder: bool,
-    size: Option<u64>,
-    modified: Option<i64>,
-}
-
-/// `{"entries": […]}` of this project, and the lists of nginx (`autoindex_format json`) and Caddy.
 fn of_json(folder: &Url, body: &[u8]) -> Option<Index> {
-    let document: Value = serde_json::from_slice(body).ok()?;
-    let entries = document.get("entries").unwrap_or(&document).as_array()?;
-    let mut found = Collector {
-        folder,
-        index: Index {
-            is_partial: document
-                .get("truncated")
-                .and_then(Value::as_bool)
-                .unwrap_or(false),
-            ..Index::default()
-        },
-        seen: HashSet::new(),
-    };
-    for entry in entries {
-        let text = |key: &str| entry.get(key).and_then(Value::as_str);
-        let name = text("name")?;
-        let time = ["modified", "mod_time", "mtime"].into_iter().find_map(text);
-        let facts = Facts {
-            is_folder: matches!(text("type"), Some("folder" | "directory"))
-                || entry.get("is_dir").and_then(Value::as_bool) == Some(true),
-            size: entry.get("size").and_then(Value::as_u64),
-            modified: time.and_then(|time| seconds::of_rfc3339(time).or_else(|| seconds::of_http_date(time))),
-        };
-        let link = match (entry.get("href"), text("href").or(text("url"))) {
-            (_, Some(link)) => folder.join(link),
-            // A name that no URL can have.
-            (Some(Value::Null), None) => {
-                found.index.refused.push(name.to_owned());
-                continue;
-            }
-            // A name is no reference: it may begin with a slash or a scheme.
-            _ => folder.join(&utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()),
-        };
-        found.add(link, facts);
-    }
+    let mut found = Collector::new(folder);
+    // nginx writes the octets of a name as they are.
+    let text = String::from_utf8_lossy(body);
+    found.is_lossy = matches!(text, Cow::Owned(_));
+    json_list::read(text.trim_start_matches('\u{feff}'), &mut found)?;
     Some(found.index)
 }
 
 /// The links of a page.
 fn of_html(folder: &Url, body: &[u8]) -> Index {
-    let mut found = Collector {
-        folder,
-        index: Index::default(),
-        seen: HashSet::new(),
-    };
+    let mut found = Collector::new(folder);
     let mut base = folder.clone();
-    let mut emitter = DefaultEmitter::default();
-    // What a script or a style sheet has is no link.
-    emitter.naively_switch_states(true);
-    for Ok(token) in Tokenizer::new_with_emitter(body, emitter) {
-        let Token::StartTag(tag) = token else { continue };
-        let link = tag
-            .attributes
-            .get(&b"href"[..])
-            .map(|value| String::from_utf8_lossy(value));
-        match (&**tag.name, link) {
-            (b"a", Some(link)) => found.add(base.join(&link), Facts::default()),
-            (b"base", Some(link)) => base = folder.join(&link).unwrap_or(base),
+    let (mut tag, mut is_link, mut link) = (Tag::Other, false, None::<Vec<u8>>);
+    let take = |event: CallbackEvent<'_>, _: Span<()>| -> Option<Infallible> {
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                tag = match name {
+                    b"a" => Tag::Anchor,
+                    b"base" => Tag::Base,
+                    _ => Tag::Other,
+                };
+                (is_link, link) = (false, None);
+            }
+            // The first one of a name counts.
+            CallbackEvent::AttributeName { name } => is_link = name == b"href" && link.is_none(),
+            CallbackEvent::AttributeValue { value } if is_link && tag != Tag::Other => {
+                link = Some(value.to_owned());
+            }
+            CallbackEvent::CloseStartTag { .. } => {
+                let link = link.take();
+                let link = link.as_deref().map(String::from_utf8_lossy);
+                match (&tag, link) {
+                    (Tag::Anchor, Some(link)) => found.add(base.join(&link), Facts::default()),
+                    (Tag::Base, Some(link)) => base = folder.join(&link).unwrap_or_else(|_| base.clone()),
+                    _ => {}
+                }
+                tag = Tag::Other;
+            }
             _ => {}
         }
-    }
+        None
+    };
+    let mut emitter = CallbackEmitter::new(take);
+    // What a script or a style sheet has is no link.
+    emitter.naively_switch_states(true);
+    Tokenizer::new_with_emitter(body, emitter).for_each(drop);
     found.index
 }
 
-/// A name as it is, or `None` when no file of this system can have it.
-fn file_name(octets: Vec<u8>) -> Option<OsString> {
-    let is_dots = matches!(octets.as_slice(), b"." | b"..");
-    let is_wrong = |octet: &u8| match octet {
-        b'/' | 0 => true,
-        b'\\' | b'<' | b'>' | b':' | b'"' | b'|' | b'?' | b'*' | 1..=31 => cfg!(windows),
-        _ => false,
-    };
-    if is_dots || octets.len() > 255 || octets.iter().any(is_wrong) {
-        return None;
-    }
-    if cfg!(windows) && (is_device(&octets) || octets.ends_with(b".") || octets.ends_with(b" ")) {
-        return None;
-    }
-    let is_text = std::str::from_utf8(&octets).is_ok();
-    (is_text || cfg!(all(unix, not(target_vendor = "apple")))).then(|| of_octets(octets))
-}
-
-/// Names that Windows takes for devices, whatever their suffix.
-fn is_device(name: &[u8]) -> bool {
-    let stem = name.split(|octet| *octet == b'.').next().unwrap_or_default();
-    let stem = String::from_utf8_lossy(stem).to_ascii_uppercase();
-    let numbered = |prefix: &str| {
-        let number = stem.strip_prefix(prefix);
-        number.is_some_and(|number| number.len() == 1 && number.bytes().all(|digit| digit.is_ascii_digit()))
-    };
-    matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL") || numbered("COM") || numbered("LPT")
+/// The tags that have links.
+#[derive(PartialEq, Eq)]
+enum Tag {
+    Anchor,
+    Base,
+    Other,
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::entries::{Entry, MOST_ENTRIES, SHOWN};
     use super::*;
 
     fn names(index: &Index) -> Vec<String> {
@@ -234,7 +124,10 @@ mod tests {
             "a+b;c=d'~",
         ];
         assert_eq!(names(&index), expected);
-        assert_eq!(index.refused, ["..%2fx", "a%00b"]);
+        assert_eq!(
+            (index.refused, index.first_refused.as_deref()),
+            (2, Some("..%2fx"))
+        );
         assert!(!index.is_partial);
     }
 
@@ -261,13 +154,16 @@ mod tests {
             (index.entries[1].size, index.entries[1].modified),
             (Some(5), Some(9))
         );
-        assert_eq!(index.refused, ["\u{fffd}"]);
+        assert_eq!(
+            (index.refused, index.first_refused.as_deref()),
+            (1, Some("\u{fffd}"))
+        );
         let nginx = br#"[{"name":"d","type":"directory","mtime":"Thu, 01 Jan 1970 00:00:09 GMT"},
             {"name":"http://x?y#z","type":"file","mtime":"Thu, 01 Jan 1970 00:00:09 GMT","size":7}]"#;
         let index = read(&folder(), "application/json", nginx).unwrap();
         // The name has slashes, which are those of the name alone.
-        assert_eq!((names(&index), index.refused.len()), (vec!["d/".into()], 1));
-        assert_eq!(index.entries[0].url.as_str(), "http://h:8080/a%20b/d/");
+        assert_eq!((names(&index), index.refused), (vec!["d/".into()], 1));
+        assert_eq!(index.entries[0].url(&folder()).as_str(), "http://h:8080/a%20b/d/");
         let caddy = br#"[{"name":"d/","size":4096,"url":"./d/","mod_time":"2026-01-02T03:04:05.123456789Z","is_dir":true},
             {"name":"x","size":3,"url":"./x","mod_time":"2026-01-02T03:04:05+02:00","is_dir":false}]"#;
         let index = read(&folder(), "application/json; charset=utf-8", caddy).unwrap();
@@ -288,12 +184,40 @@ mod tests {
     }
 
     #[test]
-    fn names_of_devices_are_those_of_windows() {
-        for name in ["CON", "nul.txt", "Com1", "lpt9.tar.gz"] {
-            assert!(is_device(name.as_bytes()), "{name}");
-        }
-        for name in ["CONS", "com", "COM10", "lpt", "a.con"] {
-            assert!(!is_device(name.as_bytes()), "{name}");
-        }
+    fn a_folder_has_the_same_entries_however_its_name_is_escaped() {
+        let typed = Url::parse("http://h/%7Eann/a(b)/?after=x").unwrap();
+        let page = br#"<a href="/~ann/a%28b%29/x"><a href="/~ann/a%28b%29/"><a href="/~ann/a%28b/y"><a href="/~eve/a(b)/z">"#;
+        let index = of_html(&typed, page);
+        assert_eq!(names(&index), ["x"]);
+        assert_eq!(index.entries[0].url(&typed).as_str(), "http://h/%7Eann/a(b)/x");
+    }
+
+    #[test]
+    fn one_name_that_is_no_utf_8_costs_no_other() {
+        let nginx =
+            b"\xef\xbb\xbf[{\"name\":\"caf\xe9\",\"type\":\"file\"},{\"name\":\"a.b\",\"type\":\"file\"}]";
+        let index = of_json(&folder(), nginx).unwrap();
+        assert_eq!((names(&index), index.refused), (vec!["a.b".into()], 1));
+        assert_eq!(
+            index.entries[0].url(&folder()).as_str(),
+            "http://h:8080/a%20b/a.b"
+        );
+    }
+
+    #[test]
+    fn what_a_list_repeats_without_end_is_counted_and_cut() {
+        let many = |count: usize| {
+            (0..count)
+                .map(|number| format!("<a href={number:x}>"))
+                .collect::<String>()
+        };
+        let index = of_html(&folder(), many(MOST_ENTRIES + 1).as_bytes());
+        assert!(index.is_cut && index.entries.len() == MOST_ENTRIES);
+        assert!(!of_html(&folder(), many(3).as_bytes()).is_cut);
+        let index = of_html(
+            &folder(),
+            format!("<a href={}>", "%00x".repeat(500)).repeat(9).as_bytes(),
+        );
+        assert_eq!((index.refused, index.first_refused.unwrap().len()), (9, SHOWN));
     }
 }

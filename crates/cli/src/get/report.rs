@@ -122,6 +122,8 @@ pub(crate) struct Report {
     repeated: u64,
     /// The files that `--newer` has left as they were.
     unchanged: u64,
+    /// The names of lists that were left out and not told.
+    refused_names: u64,
     /// Those results among them for which a request was sent.
     not_modified: u64,
     bytes: u64,
@@ -158,6 +160,7 @@ impl Report {
             first_failure: None,
             existing: 0,
             unchanged: 0,
+            refused_names: 0,
             not_modified: 0,
             spread: None,
             further: None,
@@ -223,6 +226,11 @@ impl Report {
         self.unchanged = files;
     }
 
+    /// So many names of lists were left out, and none of them was told.
+    pub(crate) fn leave_out(&mut self, names: u64) {
+        self.refused_names = names;
+    }
+
     /// Prints the totals; the exit code is that of the first failure. A document that cannot be printed is one, too.
     pub(crate) fn finish(mut self, waited: Option<Waits>) -> ExitCode {
         self.waited = waited;
@@ -252,6 +260,13 @@ impl Report {
                     let text = format!("{} more {urls} failed in the same way: {why}", grouped(count));
                     run::complain(&text);
                 }
+            }
+            let names = if self.refused_names == 1 { "name" } else { "names" };
+            if self.refused_names > 0 {
+                let count = grouped(self.refused_names);
+                run::complain(&format!(
+                    "{count} more {names} of other lists are left out for the same reason"
+                ));
             }
         }
         // The sentence about a single failed URL is enough.

@@ -21,12 +21,15 @@ use url::Url;
 
 use crate::args::GetArgs;
 use crate::exit::{Exit, Failure};
+use crate::figures::grouped;
 use crate::transfer::client::{Address, parse_url, without_credentials};
+use crate::transfer::lists::LongList;
 use crate::transfer::receive::file_job;
 use crate::transfer::seconds;
 
-use super::fetch::Fetcher;
-use super::index::{Entry, Index};
+use super::entries::{Entry, Index};
+use super::fetch::{Fetcher, List};
+
 use super::list::{FoundFolders, Item};
 use super::names::segment_name;
 
@@ -35,6 +38,9 @@ const LISTS: usize = 256;
 
 /// How many folders are walked. Without a limit, a server whose folders contain themselves would never end.
 const MOST_FOLDERS: usize = 100_000;
+
+/// The bytes of the URLs and paths of the folders that wait: a server may nest folders with long names.
+const MOST_WAITING_BYTES: usize = 64 << 20;
 
 /// How many files wait for their downloads.
 const READ_AHEAD: usize = 512;
@@ -71,15 +77,25 @@ struct Waiting {
     folders: VecDeque<Folder>,
     /// How many were added.
     added: usize,
+    /// The bytes of those that wait.
+    bytes: usize,
     told: bool,
+}
+
+impl Folder {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.address.url.as_str().len() + self.path.as_os_str().len()
+    }
 }
 
 impl Waiting {
     /// # Errors
     /// There are too many, which is said once.
     fn add(&mut self, folder: Folder) -> Result<(), Failure> {
-        if self.added < MOST_FOLDERS {
+        let bytes = self.bytes + folder.bytes();
+        if self.added < MOST_FOLDERS && bytes <= MOST_WAITING_BYTES {
             self.added += 1;
+            self.bytes = bytes;
             self.folders.push_back(folder);
             return Ok(());
         }
@@ -87,10 +103,17 @@ impl Waiting {
             return Ok(());
         }
         let text = format!(
-            "{}: more than {MOST_FOLDERS} folders; this one and others are left out. Download parts of the folder separately",
+            "{}: more than {MOST_FOLDERS} folders, or too many with long names; this one and others are left out. Download parts of \
+             the folder separately",
             folder.address.url
         );
         Err(Failure::new(Exit::TooLarge, text))
+    }
+
+    fn next(&mut self) -> Option<Folder> {
+        let folder = self.folders.pop_front()?;
+        self.bytes -= folder.bytes();
+        Some(folder)
     }
 }
 
@@ -160,7 +183,7 @@ impl Walk {
         let mut back = Some(back);
         loop {
             while asked.len() < LISTS {
-                let Some(folder) = waiting.folders.pop_front() else {
+                let Some(folder) = waiting.next() else {
                     break;
                 };
                 let (fetcher, this) = (Arc::clone(fetcher), Arc::clone(&this));
@@ -193,18 +216,20 @@ impl Walk {
                     for failure in visited.failures {
                         send(sender, Err(failure)).await?;
                     }
-                    for mut item in visited.items {
+                    for found in visited.found {
+                        let mut item = visited.folder.item(found);
                         item.folders =
                             back.clone()
                                 .zip(item.place.clone())
                                 .map(|(sender, path)| FoundFolders {
                                     path,
-                                    depth: visited.depth + 1,
+                                    depth: visited.folder.depth + 1,
                                     sender,
                                 });
                         send(sender, Ok(item)).await?;
                     }
-                    for folder in visited.folders {
+                    let below = visited.below.iter().map(|entry| visited.folder.below(entry));
+                    for folder in visited.next.into_iter().chain(below) {
                         if let Err(failure) = waiting.add(folder) {
                             send(sender, Err(failure)).await?;
                         }
@@ -218,30 +243,53 @@ impl Walk {
     }
 
     /// Reads the list of a folder, and looks at what is there of it.
-    async fn visit(self: &Arc<Self>, fetcher: &Fetcher, folder: Folder) -> Result<Visited, Failure> {
-        let (url, index) = fetcher.list(&folder.address).await?;
+    async fn visit(self: &Arc<Self>, fetcher: &Fetcher, mut folder: Folder) -> Result<Visited, Failure> {
+        let List {
+            folder: url,
+            index,
+            right,
+        } = fetcher.list(&folder.address).await?;
+        folder.address.url = url;
         let this = Arc::clone(self);
-        let found = file_job(move || Ok(this.look(&url, folder, index))).await?;
+        let refused = index.refused;
+        let mut found = file_job(move || Ok(this.look(folder, index))).await?;
+        found.right = right;
         fetcher.same.fetch_add(found.same, Ordering::Relaxed);
+        if let Some(failure) = found.refused.take() {
+            match fetcher.told_of_names.swap(true, Ordering::Relaxed) {
+                false => found.failures.push(failure),
+                true => drop(fetcher.refused_names.fetch_add(refused, Ordering::Relaxed)),
+            }
+        }
         Ok(found)
     }
 
     /// Decides about the entries. Blocks.
-    fn look(&self, url: &Url, folder: Folder, index: Index) -> Visited {
-        let mut visited = Visited {
-            depth: folder.depth,
-            ..Visited::default()
-        };
-        let shown = without_credentials(url.as_str());
-        if index.is_partial {
-            let text = format!("{shown}: the server lists only a part of this folder; the rest is left out");
+    fn look(&self, folder: Folder, index: Index) -> Visited {
+        let next = index.next.as_deref().and_then(|next| folder.page(next));
+        let shown = without_credentials(folder.address.url.as_str());
+        let mut visited = Visited::of(folder);
+        let folder = &visited.folder;
+        if index.is_cut || index.is_partial && next.is_none() {
+            let why = match index.is_cut {
+                true => "the list of this folder has more entries than are read",
+                false => "the server lists only a part of this folder",
+            };
+            let text = format!("{shown}: {why}; the rest is left out");
             visited.failures.push(Failure::new(Exit::TooLarge, text));
         }
-        for name in index.refused {
-            let text = format!(
-                "{shown}: the list has the name {name:?}, which no file here, or no URL, can have; it is left out"
-            );
-            visited.failures.push(Failure::new(Exit::LocalIo, text));
+        visited.next = next;
+        if let Some(name) = index.first_refused {
+            let text = match index.refused {
+                1 => format!(
+                    "{shown}: the list has the name {name:?}, which no file here, or no URL, can have; it is left out"
+                ),
+                count => format!(
+                    "{shown}: the list has {} names that no file here, or no URL, can have, the first is {name:?}; they are left out",
+                    grouped(count)
+                ),
+            };
+            visited.refused = Some(Failure::new(Exit::LocalIo, text));
         }
         // An empty folder is one too; with patterns, a folder is there for what it has.
         let mut is_made = false;
@@ -250,6 +298,7 @@ impl Walk {
                 Ok(()) => is_made = true,
                 Err(failure) => {
                     visited.failures.push(failure);
+                    visited.next = None;
                     return visited;
                 }
             }
@@ -259,18 +308,10 @@ impl Walk {
             // Some servers list folders without a slash, and this one was walked before.
             if !entry.is_folder && entry.size.is_none() && is_own_folder(&self.dir.join(&path)) {
                 entry.is_folder = true;
-                entry.url.set_path(&format!("{}/", entry.url.path()));
             }
             if entry.is_folder {
                 if folder.depth < self.depth && !self.filter.rejects_folder(&path) {
-                    visited.folders.push(Folder {
-                        address: Address {
-                            url: entry.url,
-                            login: folder.address.login.clone(),
-                        },
-                        path,
-                        depth: folder.depth + 1,
-                    });
+                    visited.below.push(entry);
                 }
                 continue;
             }
@@ -280,11 +321,12 @@ impl Walk {
             if !std::mem::replace(&mut is_made, true) {
                 if let Err(failure) = make(&self.dir, &folder.path) {
                     visited.failures.push(failure);
+                    visited.next = None;
                     return visited;
                 }
             }
-            match self.item(&folder.address, &entry, path) {
-                Ok(Some(item)) => visited.items.push(item),
+            match self.found(entry, &path) {
+                Ok(Some(found)) => visited.found.push(found),
                 Ok(None) => visited.same += 1,
                 Err(failure) => visited.failures.push(failure),
             }
@@ -292,9 +334,9 @@ impl Walk {
         visited
     }
 
-    /// The download of an entry; `None` when the file here is the same.
-    fn item(&self, folder: &Address, entry: &Entry, path: PathBuf) -> Result<Option<Item>, Failure> {
-        let place = self.dir.join(&path);
+    /// An entry that is to be downloaded; `None` when the file here is the same.
+    fn found(&self, entry: Entry, path: &Path) -> Result<Option<Found>, Failure> {
+        let place = self.dir.join(path);
         let found = match std::fs::symlink_metadata(&place) {
             Ok(found) if found.is_file() => Some(found),
             Ok(found) => return Err(in_the_way(&place, &found)),
@@ -316,30 +358,104 @@ impl Walk {
         let since = since
             .filter(|_| !is_told)
             .map(|second| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(second)));
-        let mut url = entry.url.clone();
-        if let Some(login) = &folder.login {
-            // Both succeed for a URL with a host.
-            let _ = url.set_username(&login.name);
-            let _ = url.set_password(login.password.as_deref());
-        }
-        Ok(Some(Item {
-            url: url.into(),
-            place: Some(path),
+        Ok(Some(Found {
+            entry,
             replaces: found.is_some(),
             since: since.and_then(|date| HeaderValue::try_from(date).ok()),
-            ..Item::default()
         }))
     }
 }
 
-/// What a folder has.
-#[derive(Default)]
+/// A file that is to be downloaded.
+struct Found {
+    entry: Entry,
+    /// The one here is out of date.
+    replaces: bool,
+    since: Option<HeaderValue>,
+}
+
+/// What a folder has. The URLs and paths of entries are made one by one: they repeat those of the folder.
 struct Visited {
-    depth: usize,
-    folders: Vec<Folder>,
-    items: Vec<Item>,
+    folder: Folder,
+    found: Vec<Found>,
+    /// Its folders.
+    below: Vec<Entry>,
+    /// The same folder, from where its list goes on.
+    next: Option<Folder>,
     failures: Vec<Failure>,
+    /// That names are left out.
+    refused: Option<Failure>,
     same: u64,
+    right: LongList,
+}
+
+impl Visited {
+    fn of(folder: Folder) -> Self {
+        Self {
+            folder,
+            found: Vec::new(),
+            below: Vec::new(),
+            next: None,
+            failures: Vec::new(),
+            refused: None,
+            same: 0,
+            right: None,
+        }
+    }
+}
+
+impl Folder {
+    /// The download of one of its files.
+    fn item(
+        &self,
+        Found {
+            entry,
+            replaces,
+            since,
+        }: Found,
+    ) -> Item {
+        let mut url = entry.url(&self.address.url);
+        if let Some(login) = &self.address.login {
+            // Both succeed for a URL with a host.
+            let _ = url.set_username(&login.name);
+            let _ = url.set_password(login.password.as_deref());
+        }
+        Item {
+            url: url.into(),
+            place: Some(self.path.join(&entry.name)),
+            replaces,
+            since,
+            ..Item::default()
+        }
+    }
+
+    /// One of its folders.
+    fn below(&self, entry: &Entry) -> Self {
+        Self {
+            address: Address {
+                url: entry.url(&self.address.url),
+                login: self.address.login.clone(),
+            },
+            path: self.path.join(&entry.name),
+            depth: self.depth + 1,
+        }
+    }
+
+    /// The same folder, of which a list begins elsewhere.
+    fn page(&self, reference: &str) -> Option<Self> {
+        let here = &self.address.url;
+        let url = here.join(reference).ok()?;
+        let is_page =
+            url.origin() == here.origin() && url.path() == here.path() && url.query() != here.query();
+        is_page.then(|| Self {
+            address: Address {
+                url,
+                login: self.address.login.clone(),
+            },
+            path: self.path.clone(),
+            depth: self.depth,
+        })
+    }
 }
 
 /// Nobody takes the files any more.

@@ -187,8 +187,9 @@ fn a_thousand_changes_are_mirrored() -> TestResult {
     Ok(())
 }
 
-/// Answers GET in HTTP/1.1 by path: with a redirect for a text that begins with `->`, otherwise with a page, or a file for a
-/// path without a slash at its end. Ends with the process.
+/// Answers GET in HTTP/1.1 by path: with a redirect for a text that begins with `->`, with JSON for one that begins with a
+/// brace, otherwise with a page, or a file for a path without a slash at its end. `/gzip/` claims to be encoded. Ends with the
+/// process.
 fn pages(pages: &[(&str, &str)]) -> TestResult<String> {
     let pages: BTreeMap<String, String> = pages
         .iter()
@@ -213,6 +214,10 @@ fn pages(pages: &[(&str, &str)]) -> TestResult<String> {
                     let path = line.split(' ').nth(1).unwrap_or_default();
                     let (status, kind, body) = match pages.get(path) {
                         None => ("404 Not Found", "text/plain", ""),
+                        Some(page) if page.starts_with('{') => ("200 OK", "application/json", page.as_str()),
+                        Some(page) if path == "/gzip/" => {
+                            ("200 OK", "text/html\r\ncontent-encoding: gzip", page.as_str())
+                        }
                         Some(page) if path.ends_with('/') => ("200 OK", "text/html", page.as_str()),
                         Some(page) => ("200 OK", "text/plain", page.as_str()),
                     };
@@ -313,6 +318,93 @@ fn lists_that_lead_elsewhere_lead_nowhere() -> TestResult {
     }
     let ended = get(folder.path(), &format!("{origin}/in/"), &["a", "b"])?;
     ended.failed_with(2);
+    Ok(())
+}
+
+#[test]
+fn refused_names_are_told_once_and_counted_whatever_a_list_repeats() -> TestResult {
+    let many = "<a href='%00a'><a href='..%2fb'><a href='ok'>".repeat(5_000);
+    let root = format!("{many}<a href='d/'><a href='e/'>");
+    let origin = pages(&[
+        ("/in/", &root),
+        ("/in/ok", "1"),
+        ("/in/d/", &many),
+        ("/in/d/ok", "2"),
+        ("/in/e/", "<a href='%2e%2e%2f'>"),
+    ])?;
+    let folder = tempfile::tempdir()?;
+    let ended = get(folder.path(), &format!("{origin}/in/"), &["copy"])?;
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert_eq!((ended.code, lines.len()), (Some(17), 2), "{ended:?}");
+    assert!(
+        lines[0].contains("10,000 names that no file here, or no URL, can have, the first is \"%00a\""),
+        "{ended:?}"
+    );
+    assert!(
+        lines[1].contains("10,001 more names of other lists are left out"),
+        "{ended:?}"
+    );
+    assert_eq!(fs::read(folder.path().join("copy/d/ok"))?, b"2");
+    Ok(())
+}
+
+#[test]
+fn a_list_goes_on_where_it_says_and_an_encoded_one_is_no_empty_folder() -> TestResult {
+    let page = |name: &str, next: &str| {
+        format!(
+            "{{\"truncated\":true,\"next\":{next},\"entries\":[{{\"name\":\"{name}\",\"type\":\"file\"}}]}}"
+        )
+    };
+    let origin = pages(&[
+        ("/in/", &page("a", "\"?after=a\"")),
+        ("/in/?after=a", &page("b", "\"?after=b\"")),
+        (
+            "/in/?after=b",
+            "{\"truncated\":false,\"entries\":[{\"name\":\"c\",\"type\":\"folder\"}]}",
+        ),
+        ("/in/a", "A"),
+        ("/in/b", "B"),
+        ("/in/c/", "<a href='d'>"),
+        ("/in/c/d", "D"),
+        ("/part/", &page("a", "null")),
+        ("/part/a", "A"),
+        ("/away/", &page("a", "\"../in/?after=a\"")),
+        ("/away/a", "A"),
+        ("/round/", &page("a", "\"?again\"")),
+        ("/round/?again", &page("b", "\"?again\"")),
+        ("/round/a", "A"),
+        ("/round/b", "B"),
+        ("/gzip/", "<a href='x'>"),
+        ("/~ann/", "<a href='/~ann/x'>"),
+        ("/%7Eann/", "<a href='/~ann/x'>"),
+        ("/%7Eann/x", "X"),
+    ])?;
+    let folder = tempfile::tempdir()?;
+    let get = |path: &str| get(folder.path(), &format!("{origin}{path}"), &["copy"]);
+    get("/in/")?.succeeded();
+    for (path, content) in [("a", "A"), ("b", "B"), ("c/d", "D")] {
+        assert_eq!(
+            fs::read_to_string(folder.path().join("copy").join(path))?,
+            content
+        );
+    }
+    for path in ["/part/", "/away/", "/round/"] {
+        fs::remove_dir_all(folder.path().join("copy"))?;
+        let ended = get(path)?;
+        assert_eq!(
+            ended.stderr.matches("the server lists only a part").count(),
+            1,
+            "{path}: {ended:?}"
+        );
+        assert!(folder.path().join("copy/a").exists(), "{path}");
+        assert!(!folder.path().join("copy/c").exists(), "{path}");
+    }
+    let ended = get("/gzip/")?;
+    ended.failed_with(14);
+    assert!(ended.stderr.contains("encoded (\"gzip\")"), "{ended:?}");
+    // The server escapes other characters than the user.
+    get("/%7Eann/")?.succeeded();
+    assert_eq!(fs::read(folder.path().join("copy/x"))?, b"X");
     Ok(())
 }
 

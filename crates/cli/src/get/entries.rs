@@ -1,0 +1,227 @@
+//! The entries of a folder's list: what of its links and names is directly beneath the folder, and can be a file here.
+//!
+//! `json_list` and `index` read lists and hand over what they name.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use url::Url;
+
+use crate::transfer::seconds;
+
+use super::names::of_octets;
+
+/// The entries of a list that are taken. A list of 16 MiB has fewer, unless its names are shorter than usual ones.
+pub(super) const MOST_ENTRIES: usize = 150_000;
+
+/// The characters of a refused name that are shown.
+pub(super) const SHOWN: usize = 200;
+
+/// A name in a URL: what is unreserved stays as it is (RFC 3986 section 2.3).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A file or folder of a list.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The name as a segment of a URL's path.
+    segment: String,
+    pub(super) name: OsString,
+    pub(super) is_folder: bool,
+    /// Bytes.
+    pub(super) size: Option<u64>,
+    /// Whole seconds since 1970.
+    pub(super) modified: Option<i64>,
+}
+
+impl Entry {
+    /// Its URL, in this folder.
+    pub(super) fn url(&self, folder: &Url) -> Url {
+        let mut url = folder.clone();
+        url.set_query(None);
+        let slash = if self.is_folder { "/" } else { "" };
+        url.set_path(&format!("{}{}{slash}", folder.path(), self.segment));
+        url
+    }
+}
+
+/// A list.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) entries: Vec<Entry>,
+    /// How many names no file here can have, or no URL can have.
+    pub(super) refused: u64,
+    /// The first of them, as the list shows it.
+    pub(super) first_refused: Option<String>,
+    /// The server says that there are more.
+    pub(super) is_partial: bool,
+    /// Where they are, relative to the folder.
+    pub(super) next: Option<String>,
+    /// There are more entries than are taken.
+    pub(super) is_cut: bool,
+}
+
+/// Collects the entries of a list.
+pub(super) struct Collector<'a> {
+    folder: &'a Url,
+    pub(super) index: Index,
+    seen: HashSet<OsString>,
+    /// The list has octets that are no UTF-8, and U+FFFD in their place.
+    pub(super) is_lossy: bool,
+}
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(folder: &'a Url) -> Self {
+        Self {
+            folder,
+            index: Index::default(),
+            seen: HashSet::new(),
+            is_lossy: false,
+        }
+    }
+
+    /// Adds what a link of the list names.
+    pub(super) fn add_link(&mut self, link: &str, facts: Facts) {
+        self.add(self.folder.join(link), facts);
+    }
+
+    /// Adds a name. It is no reference: it may begin with a slash or a scheme.
+    pub(super) fn add_name(&mut self, name: &str, facts: Facts) {
+        if self.is_lossy && name.contains('\u{fffd}') {
+            return self.refuse(name);
+        }
+        self.add(
+            self.folder.join(&utf8_percent_encode(name, SEGMENT).to_string()),
+            facts,
+        );
+    }
+
+    pub(super) fn refuse(&mut self, name: &str) {
+        self.index.refused += 1;
+        let shown = || name.chars().take(SHOWN).collect();
+        self.index.first_refused.get_or_insert_with(shown);
+    }
+
+    /// Adds what a URL names, if it is an entry of the folder.
+    pub(super) fn add(&mut self, link: Result<Url, url::ParseError>, facts: Facts) {
+        let Ok(url) = link else { return };
+        if url.query().is_some() || url.origin() != self.folder.origin() {
+            return;
+        }
+        let Some(rest) = beneath(self.folder.path(), url.path()) else {
+            return;
+        };
+        let segment = rest.strip_suffix('/').unwrap_or(rest);
+        if segment.is_empty() || segment.contains('/') {
+            return;
+        }
+        let octets: Vec<u8> = percent_decode_str(segment).collect();
+        let Some(name) = file_name(octets) else {
+            return self.refuse(segment);
+        };
+        if self.index.entries.len() >= MOST_ENTRIES {
+            self.index.is_cut = true;
+            return;
+        }
+        let is_folder = facts.is_folder || rest.ends_with('/');
+        if self.seen.insert(name.clone()) {
+            self.index.entries.push(Entry {
+                segment: segment.to_owned(),
+                name,
+                is_folder,
+                size: facts.size.filter(|_| !is_folder),
+                modified: facts.modified,
+            });
+        }
+    }
+}
+
+/// What of a path is beneath a folder. A server may escape other characters of the folder's name than the user did.
+fn beneath<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+    path.strip_prefix(folder).or_else(|| {
+        let (end, _) = path.match_indices('/').nth(folder.matches('/').count() - 1)?;
+        let (above, rest) = path.split_at(end + 1);
+        percent_decode_str(above)
+            .eq(percent_decode_str(folder))
+            .then_some(rest)
+    })
+}
+
+/// What a list says of an entry beside its name.
+#[derive(Default)]
+pub(super) struct Facts {
+    pub(super) is_folder: bool,
+    pub(super) size: Option<u64>,
+    pub(super) modified: Option<i64>,
+}
+
+impl Facts {
+    /// The time is one of RFC 3339 or an HTTP date.
+    pub(super) fn new(is_folder: bool, size: Option<u64>, time: Option<&str>) -> Self {
+        Self {
+            is_folder,
+            size,
+            modified: time.and_then(|time| seconds::of_rfc3339(time).or_else(|| seconds::of_http_date(time))),
+        }
+    }
+}
+
+/// A name as it is, or `None` when no file of this system can have it.
+fn file_name(octets: Vec<u8>) -> Option<OsString> {
+    let is_dots = matches!(octets.as_slice(), b"." | b"..");
+    let is_wrong = |octet: &u8| match octet {
+        b'/' | 0 => true,
+        b'\\' | b'<' | b'>' | b':' | b'"' | b'|' | b'?' | b'*' | 1..=31 => cfg!(windows),
+        _ => false,
+    };
+    if is_dots || octets.len() > 255 || octets.iter().any(is_wrong) {
+        return None;
+    }
+    if cfg!(windows) && (is_device(&octets) || octets.ends_with(b".") || octets.ends_with(b" ")) {
+        return None;
+    }
+    let is_text = std::str::from_utf8(&octets).is_ok();
+    (is_text || cfg!(all(unix, not(target_vendor = "apple")))).then(|| of_octets(octets))
+}
+
+/// Names that Windows takes for devices, whatever their suffix.
+fn is_device(name: &[u8]) -> bool {
+    let stem = name.split(|octet| *octet == b'.').next().unwrap_or_default();
+    let stem = String::from_utf8_lossy(stem).to_ascii_uppercase();
+    let numbered = |prefix: &str| {
+        let number = stem.strip_prefix(prefix);
+        number.is_some_and(|number| number.len() == 1 && number.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL") || numbered("COM") || numbered("LPT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_beneath_a_folder_however_that_is_escaped() {
+        for (folder, path, rest) in [
+            ("/", "/x", Some("x")),
+            ("/a%2Fb/", "/a/b/x", None),
+            ("/a/", "/%61/x", Some("x")),
+            ("/a/b/", "/x", None),
+        ] {
+            assert_eq!(beneath(folder, path), rest, "{folder} {path}");
+        }
+    }
+
+    #[test]
+    fn names_of_devices_are_those_of_windows() {
+        for name in ["CON", "nul.txt", "Com1", "lpt9.tar.gz"] {
+            assert!(is_device(name.as_bytes()), "{name}");
+        }
+        for name in ["CONS", "com", "COM10", "lpt", "a.con"] {
+            assert!(!is_device(name.as_bytes()), "{name}");
+        }
+    }
+}
