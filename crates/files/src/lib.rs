@@ -64,6 +64,7 @@ mod identity;
 mod jobs;
 mod listing;
 mod log;
+mod name_order;
 mod open;
 #[cfg(target_os = "linux")]
 mod optional;

@@ -1,10 +1,11 @@
 //! The list of a folder's files, as HTML or JSON.
 //!
 //! The HTML works without scripts: links sort it, and a form uploads into the folder where uploads reach it. All links are
-//! relative, so a listing works below any prefix. How many entries are read, and the memory of all listings, have limits
+//! relative, so a listing works below any prefix. JSON of a large folder comes in pages. How many entries are read, and the memory of all listings, have limits
 //! (`listed` and `all_listings_bytes` of `settings`). Called by `files`, in blocking jobs.
 
 use std::cmp::Ordering;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
@@ -25,6 +26,7 @@ use crate::conditional::{self, Validators, Verdict};
 use crate::destination::is_storable;
 use crate::file_body::{FileResponse, ResponseBody};
 use crate::head::Head;
+use crate::name_order;
 use crate::open::{OpenError, open_folder};
 use crate::page::{self, Counted, Escaped, is_deceptive};
 use crate::peer::Peer;
@@ -34,7 +36,7 @@ use crate::shared::{Shared, UploadTarget};
 use crate::unfinished::is_private;
 
 /// The approximate memory of an entry beyond its name.
-const ENTRY_BYTES: usize = 96;
+const ENTRY_BYTES: usize = 160;
 
 /// How many entries are looked at for each one that is listed at most. The others are hidden, or no files.
 const LOOKED_AT: usize = 4;
@@ -57,6 +59,8 @@ struct Listing {
     entries: Vec<Entry>,
     /// There are more.
     is_partial: bool,
+    /// The query of the list that has them.
+    next: Option<String>,
 }
 
 /// The order of the entries; folders come first in any case.
@@ -104,7 +108,11 @@ pub(crate) fn answer(
         share: shared.pages.share(peer),
     };
     let form = accept::preferred(head.headers);
-    let listing = match read(shared, target, &folder, &mut output) {
+    let listing = match form {
+        Form::Html => read(shared, target, &folder, &mut output),
+        Form::Json => read_page(shared, target, &folder, head.uri.query(), &mut output),
+    };
+    let listing = match listing {
         Ok(Ok(listing)) => listing,
         Ok(Err(Exhausted)) => return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE)),
         Err(_) => return Some(respond::status(StatusCode::INTERNAL_SERVER_ERROR)),
@@ -166,6 +174,7 @@ fn read(
     let mut listing = Listing {
         entries: Vec::new(),
         is_partial: false,
+        next: None,
     };
     for (at, entry) in folder.entries()?.enumerate() {
         // What cannot be looked at is not listed.
@@ -185,6 +194,42 @@ fn read(
         listing.entries.push(entry);
     }
     Ok(Ok(listing))
+}
+
+/// Reads the entries of the folder that the query asks for, in the order of their names, up to the limit.
+fn read_page(
+    shared: &Shared,
+    target: &Target,
+    folder: &Dir,
+    query: Option<&str>,
+    output: &mut Output,
+) -> io::Result<Result<Listing, Exhausted>> {
+    let after = name_order::after(query, QUERY_PAIRS);
+    let wanted = |name: &OsString| shared.settings.hidden || !name.as_encoded_bytes().starts_with(b".");
+    let names = name_order::read(
+        folder,
+        &after,
+        shared.settings.limits.listed,
+        wanted,
+        |count, bytes| {
+            // Sorting takes two more names for each entry.
+            output.beside = 3 * bytes + ENTRY_BYTES * count;
+            output.check().is_ok()
+        },
+    );
+    let names = match names {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Ok(Err(Exhausted)),
+        Err(error) => return Err(error),
+    };
+    let entries = names.entries.iter();
+    Ok(Ok(Listing {
+        entries: entries
+            .filter_map(|entry| Entry::of(shared, target, entry))
+            .collect(),
+        is_partial: names.is_cut || names.next.is_some(),
+        next: names.next,
+    }))
 }
 
 impl Entry {
@@ -344,9 +389,10 @@ fn write_json(target: &Target, listing: &Listing, output: &mut Output) -> Result
     let json = |value: &JsonEntry<'_>| plain(serde_json::to_string(value).unwrap_or_default());
     let path = plain(serde_json::to_string(&path(target)).unwrap_or_default());
     let partial = listing.is_partial;
+    let next = plain(serde_json::to_string(&listing.next).unwrap_or_default());
     let _ = write!(
         output.text,
-        "{{\"path\":{path},\"truncated\":{partial},\"entries\":["
+        "{{\"path\":{path},\"truncated\":{partial},\"next\":{next},\"entries\":["
     );
     for (at, entry) in listing.entries.iter().enumerate() {
         output.text.push_str(if at > 0 { ",\n" } else { "\n" });

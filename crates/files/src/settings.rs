@@ -95,8 +95,8 @@ pub(crate) const INDEX: &str = "index.html";
 /// Limits with one value for all users.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Entries of a folder that are listed; of a larger folder, an arbitrary selection of this many. A page of more takes a
-    /// browser seconds to lay out.
+    /// Entries of a folder that are listed; of a larger folder, an arbitrary selection of this many, or in JSON the next ones by
+    /// name. A page of more takes a browser seconds to lay out.
     pub(crate) listed: usize,
     /// The bytes of all listings, from when their folders are read until they are sent, and of all forms and their answers:
     /// some 48 KiB each while they arrive. Beyond it, and for a peer that has half of it, the answer is 503.

@@ -409,6 +409,31 @@ fn a_list_goes_on_where_it_says_and_an_encoded_one_is_no_empty_folder() -> TestR
 }
 
 #[test]
+fn a_folder_of_more_files_than_a_list_has_is_mirrored_and_sent_back() -> TestResult {
+    const FILES: usize = 10_020;
+    let folder = tempfile::tempdir()?;
+    let root = folder.path().join("root");
+    fs::create_dir_all(root.join("d"))?;
+    for number in 0..FILES {
+        let file = fs::File::create(root.join(format!("d/{number}")))?;
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000))?;
+    }
+    let site = Serving::start(&root, &["--uploads", &root.display().to_string()])?;
+    let url = format!("{}/", site.origin);
+    let ended = run(folder.path(), ["get", "-r", "--json", &url, "copy"])?;
+    assert_eq!(totals(&ended)?.0, FILES as u64);
+    assert_eq!(fs::read_dir(folder.path().join("copy/d"))?.count(), FILES);
+    let ended = run(folder.path(), ["put", "--skip-existing", "--json", "copy/", &url])?;
+    let document: Value = serde_json::from_slice(&ended.stdout)?;
+    let totals = &document["totals"];
+    assert_eq!(
+        (totals["same"].as_u64(), totals["sent"].as_u64()),
+        (Some(FILES as u64), Some(0))
+    );
+    Ok(())
+}
+
+#[test]
 fn files_that_exist_are_told_once_and_counted_and_links_are_not_followed() -> TestResult {
     let folder = tempfile::tempdir()?;
     let root = folder.path().join("root");

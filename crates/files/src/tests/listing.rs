@@ -248,6 +248,56 @@ async fn of_a_large_folder_so_many_entries_are_listed() {
 }
 
 #[tokio::test]
+async fn json_of_a_large_folder_comes_in_pages_in_the_order_of_names() {
+    let site = Site::with(|_| Settings {
+        listing: true,
+        limits: Limits {
+            listed: 5,
+            ..Limits::DEFAULT
+        },
+        ..Settings::default()
+    });
+    let mut written: Vec<String> = [
+        "a&b=c", "a+b", "%41", "é", "e\u{301}", "x\ny", "#", "日", "~", "Z", "z",
+    ]
+    .map(str::to_owned)
+    .into();
+    written.extend((0..32).map(|number| format!("{number:03}")));
+    for name in &written {
+        site.write(name, "");
+        site.write(&format!(".{name}"), "");
+    }
+    let (mut query, mut found, mut pages) = (String::new(), Vec::new(), 0);
+    loop {
+        let document = site.json(&format!("/{query}")).await;
+        let entries = document["entries"].as_array().unwrap();
+        assert_eq!(entries.len(), (written.len() - found.len()).min(5));
+        found.extend(
+            entries
+                .iter()
+                .map(|entry| entry["name"].as_str().unwrap().to_owned()),
+        );
+        pages += 1;
+        let Some(next) = document["next"].as_str() else {
+            assert_eq!(document["truncated"], false);
+            break;
+        };
+        assert_eq!(document["truncated"], true);
+        query = next.to_owned();
+        // What is removed and added in between moves no other name.
+        if pages == 2 {
+            std::fs::remove_file(site.root.join("000")).unwrap();
+            site.write("\u{1}", "");
+        }
+    }
+    written.sort();
+    found.sort();
+    assert_eq!((found, pages), (written, 9));
+    assert!(site.listed("/?after=%ff").await.is_empty());
+    assert_eq!(site.listed("/?x&after=z&after=0").await, ["~", "é", "日"]);
+}
+
+#[tokio::test]
 async fn the_memory_of_listings_has_a_limit_and_comes_back() {
     let site = Site::with(|_| Settings {
         listing: true,
