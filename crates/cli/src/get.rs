@@ -41,6 +41,7 @@ use crate::exit::{Exit, Failure};
 use crate::key_log;
 use crate::run::Leftovers;
 use crate::transfer::client;
+use crate::transfer::gate::Gate;
 use crate::transfer::lists::Lists;
 use crate::transfer::output::Format;
 use crate::transfer::progress::Progress;
@@ -128,6 +129,8 @@ pub(crate) async fn run(
         keeps_times: args.remote_time || args.recursive,
         same: AtomicU64::default(),
         lists: Lists::new(),
+        list_gate: Gate::new(walk::LISTS),
+        listed: AtomicU64::default(),
         refused_names: AtomicU64::default(),
         told_of_names: AtomicBool::new(false),
         told_of_existing: AtomicBool::new(false),

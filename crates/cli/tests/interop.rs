@@ -24,6 +24,8 @@ mod http1_clients;
 mod listing;
 #[path = "interop/many_files.rs"]
 mod many_files;
+#[path = "interop/mirrors.rs"]
+mod mirrors;
 #[path = "interop/openssl.rs"]
 mod openssl;
 #[path = "interop/peers.rs"]
@@ -53,6 +55,7 @@ fn main() {
     trials.extend(openssl::trials());
     trials.extend(browser::trials());
     trials.extend(listing::trials());
+    trials.extend(mirrors::trials());
     trials.extend(proxies::trials());
     trials.extend(resumed_uploads::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -19,6 +19,7 @@ use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::{Address, check_status, parse_url, shown_url, without_credentials};
+use crate::transfer::gate::{Gate, PATIENCE};
 use crate::transfer::lists::{Lists, LongList};
 use crate::transfer::partial_file::KEPT;
 use crate::transfer::progress::{Progress, Share};
@@ -43,6 +44,9 @@ use super::unreachable::Unreachable;
 
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
+
+/// The longest pause before a list is requested again that a busy server has refused, whatever it asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The forms of lists that can be read.
 const LIST_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
@@ -126,6 +130,9 @@ pub(crate) struct Fetcher {
     /// The files that a walk has found unchanged.
     pub(crate) same: AtomicU64,
     pub(crate) lists: Lists,
+    pub(crate) list_gate: Gate,
+    /// The lists that were received.
+    pub(crate) listed: AtomicU64,
     /// The names that lists had and that were not told. The first list with such names is told, with the first of them.
     pub(crate) refused_names: AtomicU64,
     pub(crate) told_of_names: AtomicBool,
@@ -603,15 +610,35 @@ impl Fetcher {
     /// The list of a folder. Redirects may add a slash to its URL, and change nothing else.
     pub(super) async fn list(&self, address: &Address) -> Result<List, Failure> {
         let mut retries = Retries::new(self.retries);
+        let (mut patience, mut seen) = (Retries::new(PATIENCE), 0);
         loop {
             if let Some(until) = self.pauses.until(&address.url) {
                 tokio::time::sleep_until(until).await;
             }
+            let pass = self.list_gate.enter().await;
             let begun = Instant::now();
             let failed = match self.try_list(address).await {
-                Ok(found) => return Ok(found),
+                Ok(found) => {
+                    pass.succeeded();
+                    self.listed.fetch_add(1, Ordering::Relaxed);
+                    return Ok(found);
+                }
                 Err(failed) => failed,
             };
+            // Some servers make few lists at a time. While others succeed, it is only a matter of time.
+            if failed.is_busy() {
+                pass.refused();
+                let listed = self.listed.load(Ordering::Relaxed);
+                if listed != seen {
+                    (patience, seen) = (Retries::new(PATIENCE), listed);
+                }
+                if let Some(wait) = patience.next(&failed).filter(|_| listed > 0) {
+                    tokio::time::sleep(wait.min(LONGEST_PAUSE)).await;
+                    continue;
+                }
+            } else {
+                drop(pass);
+            }
             let Some(wait) = retries.next(&failed) else {
                 return Err(failed.failure);
             };

@@ -34,7 +34,7 @@ use super::list::{FoundFolders, Item};
 use super::names::segment_name;
 
 /// How many lists are requested at once.
-const LISTS: usize = 256;
+pub(super) const LISTS: usize = 256;
 
 /// How many folders are walked. Without a limit, a server whose folders contain themselves would never end.
 const MOST_FOLDERS: usize = 100_000;

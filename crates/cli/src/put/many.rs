@@ -39,7 +39,7 @@ use super::READ_TIMEOUT;
 use super::content::{self, Content, Named, Reader, Ready};
 use super::counted::Counted;
 use super::existing::Existing;
-use super::gate::{Gate, Window};
+use super::gate::{Gate, PATIENCE, Window};
 use super::hop::MODIFIED;
 use super::resource;
 use super::resumable::{self, End, Resumption, Stopped};
@@ -60,8 +60,6 @@ const ASKED: usize = 128;
 const READY: usize = 4_096;
 /// The large files that are open at once: each has a descriptor and a thread.
 const LARGE: usize = 16;
-/// How often a file is repeated that a full server refuses, while no other one succeeds.
-const PATIENCE: u32 = 8;
 /// How much of a response's body is read. Then the stream is reset, after the upload.
 const DRAINED: u64 = 256 << 10;
 

@@ -21,6 +21,7 @@ pub(crate) enum Peer {
     H2o,
     Nginx,
     Lighttpd,
+    Apache,
     Haproxy,
     Go,
     Node,
@@ -54,6 +55,7 @@ impl Peer {
             Peer::H2o => "h2o",
             Peer::Nginx => "nginx",
             Peer::Lighttpd => "lighttpd",
+            Peer::Apache => "Apache",
             Peer::Haproxy => "haproxy",
             Peer::Go => "Go",
             Peer::Node => "Node",
@@ -78,6 +80,7 @@ impl Peer {
     /// The program to start.
     pub(crate) fn program(self) -> Outcome<PathBuf> {
         let name = match self {
+            Peer::Apache => "apache2",
             Peer::Go => "go",
             Peer::Node => "node",
             Peer::Java => "java",
@@ -103,6 +106,7 @@ impl Peer {
             Peer::H2o => "Debian: h2o",
             Peer::Nginx => "Debian: nginx-light",
             Peer::Lighttpd => "Debian: lighttpd lighttpd-mod-openssl lighttpd-mod-webdav",
+            Peer::Apache => "Debian: apache2-bin",
             Peer::Haproxy => "Debian: haproxy",
             Peer::Go => "Go 1.24 or newer",
             Peer::Node => "Node 18 or newer",

@@ -439,7 +439,7 @@ fn own_server(command: &mut Command) -> Outcome<Started> {
 }
 
 /// h2o gives up root for `nobody` unless told otherwise, who may not read the suite's files.
-fn run_as() -> &'static str {
+pub(crate) fn run_as() -> &'static str {
     let root =
         std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     if root { "user: root\n" } else { "" }

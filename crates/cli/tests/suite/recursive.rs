@@ -1,11 +1,12 @@
 //! `get --recursive`: mirrors of trees that change, and lists that lead elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -188,8 +189,8 @@ fn a_thousand_changes_are_mirrored() -> TestResult {
 }
 
 /// Answers GET in HTTP/1.1 by path: with a redirect for a text that begins with `->`, with JSON for one that begins with a
-/// brace, otherwise with a page, or a file for a path without a slash at its end. `/gzip/` claims to be encoded. Ends with the
-/// process.
+/// brace, otherwise with a page, or a file for a path without a slash at its end. `/gzip/` claims to be encoded, and each
+/// `/in/busy…/` is refused once. Ends with the process.
 fn pages(pages: &[(&str, &str)]) -> TestResult<String> {
     let pages: BTreeMap<String, String> = pages
         .iter()
@@ -197,9 +198,10 @@ fn pages(pages: &[(&str, &str)]) -> TestResult<String> {
         .collect();
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let origin = format!("http://{}", listener.local_addr()?);
+    let refused = Arc::new(Mutex::new(HashSet::new()));
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let pages = pages.clone();
+            let (pages, refused) = (pages.clone(), Arc::clone(&refused));
             std::thread::spawn(move || -> std::io::Result<()> {
                 let mut reader = BufReader::new(stream.try_clone()?);
                 let mut stream = stream;
@@ -212,7 +214,13 @@ fn pages(pages: &[(&str, &str)]) -> TestResult<String> {
                         field.clear();
                     }
                     let path = line.split(' ').nth(1).unwrap_or_default();
+                    let is_busy = path.starts_with("/in/busy")
+                        && path.ends_with('/')
+                        && refused
+                            .lock()
+                            .is_ok_and(|mut refused| refused.insert(path.to_owned()));
                     let (status, kind, body) = match pages.get(path) {
+                        _ if is_busy => ("503 Service Unavailable", "text/plain", ""),
                         None => ("404 Not Found", "text/plain", ""),
                         Some(page) if page.starts_with('{') => ("200 OK", "application/json", page.as_str()),
                         Some(page) if path == "/gzip/" => {
@@ -345,6 +353,30 @@ fn refused_names_are_told_once_and_counted_whatever_a_list_repeats() -> TestResu
         "{ended:?}"
     );
     assert_eq!(fs::read(folder.path().join("copy/d/ok"))?, b"2");
+    Ok(())
+}
+
+#[test]
+fn lists_that_a_busy_server_refuses_are_requested_again() -> TestResult {
+    let names: Vec<String> = (0..40).map(|number| format!("busy{number}")).collect();
+    let root: String = names.iter().map(|name| format!("<a href='{name}/'>")).collect();
+    let paths: Vec<(String, String)> = names
+        .iter()
+        .map(|name| (format!("/in/{name}/"), format!("/in/{name}/x")))
+        .collect();
+    let mut site = vec![("/in/", root.as_str())];
+    for (folder, file) in &paths {
+        site.extend([(folder.as_str(), "<a href='x'>"), (file.as_str(), "X")]);
+    }
+    let origin = pages(&site)?;
+    let folder = tempfile::tempdir()?;
+    get(folder.path(), &format!("{origin}/in/"), &["copy"])?.succeeded();
+    for name in names {
+        assert_eq!(fs::read(folder.path().join("copy").join(name).join("x"))?, b"X");
+    }
+    // A folder that is refused from the start is not waited for.
+    let ended = get(folder.path(), &format!("{origin}/in/busy/"), &["other"])?;
+    ended.failed_with(14);
     Ok(())
 }
 
