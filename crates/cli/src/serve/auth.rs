@@ -12,8 +12,10 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,9 @@ const MAX_COST: u32 = 16;
 
 /// The longest user name, in bytes.
 const LONGEST_NAME: usize = 256;
+
+/// The longest file of users, in bytes: some 50,000.
+const LONGEST_FILE: u64 = 4 << 20;
 
 /// Padding is not required.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -114,14 +119,8 @@ impl Gate {
     pub(super) fn from_options(args: &ServerArgs) -> Result<Option<Self>, Failure> {
         let mut readers = args.auth.clone();
         if let Some(path) = &args.auth_file {
-            let text = fs::read_to_string(path).map_err(|error| Failure::from_io("read", path, &error))?;
-            let lines = text.lines().map(str::trim);
             let before = readers.len();
-            readers.extend(
-                lines
-                    .filter(|line| !line.is_empty() && !line.starts_with('#'))
-                    .map(str::to_owned),
-            );
+            readers.extend(read_users(path)?);
             if readers.len() == before {
                 let path = path.display();
                 return Err(Failure::usage(format!(
@@ -288,6 +287,35 @@ impl Gate {
 /// Whether requests with this method change nothing.
 fn reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The users in a file, one a line. Empty lines and those that begin with `#` are none.
+///
+/// # Errors
+/// The file cannot be read, is no text, or has a line that is no user.
+fn read_users(path: &Path) -> Result<Vec<String>, Failure> {
+    let mut text = String::new();
+    let file = fs::File::open(path).and_then(|file| file.take(LONGEST_FILE + 1).read_to_string(&mut text));
+    let read = file.map_err(|error| Failure::from_io("read", path, &error))?;
+    if u64::try_from(read).is_ok_and(|read| read > LONGEST_FILE) {
+        return Err(Failure::usage(format!(
+            "--auth-file {}: the file is longer than 4 MiB; check that it is a list of users",
+            path.display()
+        )));
+    }
+    // Some editors write a mark in front of UTF-8, which is no part of a name.
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+    let users = lines
+        .zip(1_u32..)
+        .filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let users = users.map(|(line, number)| match parse(line) {
+        Ok(_) => Ok(line.to_owned()),
+        Err(wrong) => {
+            let text = format!("--auth-file {} line {number}: {}", path.display(), wrong.message);
+            Err(Failure::usage(text))
+        }
+    });
+    users.collect()
 }
 
 /// One who waits. The last one to leave removes the entry.
@@ -649,5 +677,30 @@ mod tests {
         assert_eq!(status(&gate, &right, "192.0.2.1:1").await, 200);
         let longer = fields(&name, &(password + "p"));
         assert!(matches!(gate.look(&Method::GET, &longer), Verdict::Refused(_)));
+    }
+
+    #[test]
+    fn a_file_of_users_may_begin_with_a_mark_and_its_errors_name_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        let hash = bcrypt::hash("x", COST).unwrap();
+        let read = |text: &str| {
+            fs::write(&path, text).unwrap();
+            read_users(&path).map_err(|failure| failure.message)
+        };
+        let text = format!("\u{feff}ann:{hash}\r\n\n # note\n  käthe:{hash}");
+        assert_eq!(
+            read(&text).unwrap(),
+            [format!("ann:{hash}"), format!("käthe:{hash}")]
+        );
+        assert_eq!(read("\u{feff}# none\n").unwrap(), [""; 0]);
+        for (text, part) in [
+            (format!("ann:{hash}\n\nbob"), "line 3: a user is NAME:HASH"),
+            (format!("ann:{hash} # note"), "line 1: the user \"ann\""),
+            ("x".repeat(5 << 20), "longer than 4 MiB"),
+        ] {
+            let message = read(&text).unwrap_err();
+            assert!(message.contains(part) && !message.contains(&hash), "{message}");
+        }
     }
 }
