@@ -2,7 +2,7 @@
 //!
 //! `json_list` and `index` read lists and hand over what they name.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsString;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -69,7 +69,10 @@ pub(super) struct Index {
 pub(super) struct Collector<'a> {
     folder: &'a Url,
     pub(super) index: Index,
-    seen: HashSet<OsString>,
+    /// The names, and whether they are folders.
+    seen: HashMap<OsString, bool>,
+    /// A name is what its entry says. Some pages have links to folders with and without a slash.
+    pub(super) tells_kinds: bool,
     /// The list has octets that are no UTF-8, and U+FFFD in their place.
     pub(super) is_lossy: bool,
 }
@@ -79,7 +82,8 @@ impl<'a> Collector<'a> {
         Self {
             folder,
             index: Index::default(),
-            seen: HashSet::new(),
+            seen: HashMap::new(),
+            tells_kinds: false,
             is_lossy: false,
         }
     }
@@ -128,16 +132,35 @@ impl<'a> Collector<'a> {
             return;
         }
         let is_folder = facts.is_folder || rest.ends_with('/');
-        if self.seen.insert(name.clone()) {
-            self.index.entries.push(Entry {
-                segment: segment.to_owned(),
-                name,
-                is_folder,
-                size: facts.size.filter(|_| !is_folder),
-                modified: facts.modified,
-            });
+        match self.seen.get(&name) {
+            None => {
+                self.seen.insert(name.clone(), is_folder);
+                self.index.entries.push(Entry {
+                    segment: with_whole_escapes(segment),
+                    name,
+                    is_folder,
+                    size: facts.size.filter(|_| !is_folder),
+                    modified: facts.modified,
+                });
+            }
+            // A store of objects may have both, and a folder here cannot.
+            Some(was_folder) if self.tells_kinds && *was_folder != is_folder => self.refuse(segment),
+            Some(_) => {}
         }
     }
+}
+
+/// A segment whose percent signs begin escapes: servers refuse others (RFC 3986 section 2.4).
+fn with_whole_escapes(segment: &str) -> String {
+    let mut parts = segment.split('%');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.as_bytes().get(..2);
+        let is_escape = digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        whole.push_str(if is_escape { "%" } else { "%25" });
+        whole.push_str(part);
+    }
+    whole
 }
 
 /// What of a path is beneath a folder. A server may escape other characters of the folder's name than the user did.
@@ -212,6 +235,18 @@ mod tests {
             ("/a/b/", "/x", None),
         ] {
             assert_eq!(beneath(folder, path), rest, "{folder} {path}");
+        }
+    }
+
+    #[test]
+    fn a_percent_sign_that_begins_no_escape_is_escaped() {
+        for (segment, whole) in [
+            ("100%", "100%25"),
+            ("a%20b%zz%4", "a%20b%25zz%254"),
+            ("%%41", "%25%41"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(with_whole_escapes(segment), whole, "{segment}");
         }
     }
 

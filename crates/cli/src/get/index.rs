@@ -27,6 +27,7 @@ pub(super) fn read(folder: &Url, content_type: &str, body: &[u8]) -> Option<Inde
 
 fn of_json(folder: &Url, body: &[u8]) -> Option<Index> {
     let mut found = Collector::new(folder);
+    found.tells_kinds = true;
     // nginx writes the octets of a name as they are.
     let text = String::from_utf8_lossy(body);
     found.is_lossy = matches!(text, Cow::Owned(_));
@@ -202,6 +203,16 @@ mod tests {
             index.entries[0].url(&folder()).as_str(),
             "http://h:8080/a%20b/a.b"
         );
+    }
+
+    #[test]
+    fn a_file_and_a_folder_of_one_name_are_told_where_a_list_tells_kinds() {
+        let text =
+            br#"[{"name":"a","type":"file"},{"name":"a","type":"directory"},{"name":"a","type":"file"}]"#;
+        let index = of_json(&folder(), text).unwrap();
+        assert_eq!((names(&index), index.refused), (vec!["a".into()], 1));
+        let index = of_html(&folder(), b"<a href=a><a href=a/>");
+        assert_eq!((names(&index), index.refused), (vec!["a".into()], 0));
     }
 
     #[test]

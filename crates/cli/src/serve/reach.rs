@@ -1,6 +1,6 @@
 //! How other devices reach a server: the addresses of this machine, as URLs to type and as a QR code.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
@@ -8,7 +8,8 @@ use qrcode::render::unicode::Dense1x2;
 /// The most addresses that are printed: a host of many containers has hundreds.
 const MOST: usize = 8;
 
-/// The addresses of this machine that other devices may reach, those of IPv4 first: they are shorter to type. None of a
+/// The addresses of this machine that other devices may reach, those of IPv4 first: they are shorter to type. The first of all
+/// is that of the default route, if it has one. None of a
 /// single link (fe80::), which a URL cannot name in browsers.
 pub(super) fn addresses() -> Vec<IpAddr> {
     // Without them the server works all the same.
@@ -17,10 +18,20 @@ pub(super) fn addresses() -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = found
         .filter(|ip| !ip.is_loopback() && !is_link_local(*ip))
         .collect();
-    found.sort_by_key(IpAddr::is_ipv6);
+    let usual = usual_address();
+    // Bridges of containers and virtual machines have addresses too, which no other device reaches.
+    found.sort_by_key(|ip| (ip.is_ipv6(), Some(*ip) != usual));
     found.dedup();
     found.truncate(MOST);
     found
+}
+
+/// The address of IPv4 from which this machine reaches others: that of its default route. Nothing is sent.
+fn usual_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // An address for documentation (RFC 5737), and the port to which nothing listens.
+    socket.connect(("192.0.2.1", 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
@@ -75,6 +86,17 @@ mod tests {
         assert!(of("127.0.0.1:8080").is_empty() && of("198.51.100.1:8080").is_empty());
         assert_eq!(sentence(&[]), None);
         assert!(sentence(&of("[::]:8080")).is_some_and(|text| text.ends_with(six)));
+    }
+
+    #[test]
+    fn the_address_of_the_default_route_is_the_first() {
+        let found = addresses();
+        let usual = usual_address().filter(|ip| found.contains(ip));
+        assert!(
+            usual.is_none_or(|usual| found.first() == Some(&usual)),
+            "{found:?}"
+        );
+        assert!(found.is_sorted_by_key(IpAddr::is_ipv6) && found.len() <= MOST);
     }
 
     #[test]
