@@ -44,13 +44,10 @@ fn records(folder: &Path) -> TestResult<Vec<String>> {
     let Ok(entries) = fs::read_dir(folder.join("state/fullbore/uploads")) else {
         return Ok(Vec::new());
     };
-    let names: Result<Vec<_>, _> = entries
-        .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
-        .collect();
-    Ok(names?
-        .into_iter()
-        .filter(|name| name.ends_with(".json"))
-        .collect())
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.ends_with(".json")).collect())
 }
 
 /// 104 (Upload Resumption Supported) with this resource.
