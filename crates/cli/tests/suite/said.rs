@@ -506,6 +506,10 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
         let ended = run(root.path(), args)?;
         paths(&serde_json::from_slice(&ended.stdout)?, "", &mut got);
     }
+    #[cfg(unix)]
+    paths(&super::uploads_resumed::document_of_a_later_run()?, "", &mut got);
+    #[cfg(not(unix))]
+    got.insert("resumed".to_owned());
     got.retain(of_http1);
     // Only of an upload that was resumed: `uploads_resumed` has some.
     got.insert("resumed".to_owned());

@@ -422,6 +422,17 @@ fn a_later_run_resumes_what_an_earlier_one_has_left_and_then_forgets_it() -> Tes
     Ok(())
 }
 
+/// The JSON document of a run that resumes what an earlier one has left.
+#[cfg(unix)]
+pub(crate) fn document_of_a_later_run() -> TestResult<Value> {
+    let server = down(once_broken)?;
+    let folder = folder()?;
+    leave_a_record(folder.path(), &server)?;
+    let ended = put(folder.path(), &server.url(), &["--json", "-o", "answer"])?;
+    ended.succeeded();
+    Ok(serde_json::from_slice(&ended.stdout)?)
+}
+
 #[cfg(unix)]
 #[test]
 fn another_url_or_method_does_not_resume() -> TestResult {
