@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fullbore::client::on_informational;
-use http::header::{CONTENT_RANGE, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use http::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
 use http::{Method, Request, Response};
 use tokio::sync::Notify;
 
@@ -41,6 +43,12 @@ pub(super) fn ask(fields: &mut HeaderMap, length: u64) {
     fields.insert(&UPLOAD_COMPLETE, TRUE);
     fields.insert(&UPLOAD_LENGTH, HeaderValue::from(length));
     fields.entry(&UPLOAD_VERSION).or_insert(INTEROP_VERSION);
+}
+
+/// Changes a request that asks for a resource into one that brings only the first `length` bytes.
+pub(super) fn ask_for_part(fields: &mut HeaderMap, length: u64) {
+    fields.insert(&UPLOAD_COMPLETE, FALSE);
+    fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
 }
 
 /// The fields of requests to the resource: those of the user that are not about the representation or what it replaces.

@@ -205,7 +205,7 @@ impl Resumption {
         *locked(&self.resource) = None;
         *locked(&self.resumed) = 0;
         let listener = Listener::of(&mut request);
-        let fields = request.headers().clone();
+        let (method, fields) = (request.method().clone(), request.headers().clone());
         let mut answered = Box::pin(run.client.request_repeatable(request));
         let (resource, refused) = loop {
             let answered = tokio::select! {
@@ -220,7 +220,15 @@ impl Resumption {
                 (Some(answered), _) => {
                     let response = answered.map_err(Stopped::Library)?;
                     self.judge(&response).await;
-                    return Ok(response);
+                    break match self.limits_without_resource(&response) {
+                        None => return Ok(response),
+                        Some(limits) => {
+                            match self.create_part(run, url, &method, &fields, limits, body).await {
+                                Some(resource) => (resource, self.too_long(limits)),
+                                None => return Ok(response),
+                            }
+                        }
+                    };
                 }
             }
         };
@@ -269,17 +277,64 @@ impl Resumption {
         self.keep(&resource, body).await;
         match resource.limits.max_append {
             Some(most) if most < self.length => {
-                // The status that this server would answer with.
-                let text = format!(
-                    "{}: the server takes at most {} bytes in one request",
-                    self.shown,
-                    grouped(most)
-                );
-                let failed = Failed::permanent(Failure::new(Exit::Status, text)).with_status(413);
+                let failed = self.too_long(resource.limits);
                 Err((resource, failed))
             }
             _ => Ok(()),
         }
+    }
+
+    /// The failure of a request that is longer than the limits allow.
+    fn too_long(&self, limits: Limits) -> Failed {
+        let text = format!(
+            "{}: the server takes at most {} bytes in one request",
+            self.shown,
+            grouped(limits.max_append.unwrap_or(0))
+        );
+        // The status that this server would answer with.
+        Failed::permanent(Failure::new(Exit::Status, text)).with_status(413)
+    }
+
+    /// The limits of a server that refused the length of the first request before it named a resource.
+    fn limits_without_resource(&self, response: &Response<Incoming>) -> Option<Limits> {
+        let limits = Limits::of(response.headers())?;
+        let takes_parts = limits.max_append.is_some_and(|most| most < self.length);
+        let takes_whole = limits.max_size.is_none_or(|most| most >= self.length);
+        let is_refused = response.status() == StatusCode::PAYLOAD_TOO_LARGE && !self.has_resource();
+        (is_refused && takes_parts && takes_whole).then_some(limits)
+    }
+
+    /// Creates the resource with a part of the file, which is empty unless the server wants more (section "Careful Upload
+    /// Creation"). `None` if the server refuses that too.
+    async fn create_part(
+        &self,
+        run: Run<'_>,
+        url: &Url,
+        method: &Method,
+        fields: &HeaderMap,
+        limits: Limits,
+        body: &FileBody,
+    ) -> Option<Resource> {
+        let least = limits.min_append.unwrap_or(0);
+        if least > limits.max_append? {
+            return None;
+        }
+        let part = body.part(0..least);
+        let request = Request::builder().method(method).uri(url.as_str());
+        let mut request = request.body(Paced::new(part, run.rate.cloned())).ok()?;
+        *request.headers_mut() = fields.clone();
+        resource::ask_for_part(request.headers_mut(), least);
+        let response = run.client.request(request).await.ok()?;
+        let location = response
+            .headers()
+            .get(LOCATION)
+            .filter(|_| response.status().is_success())?;
+        let named = run.redirects.named(url, location)?;
+        let limits = Limits::of(response.headers()).unwrap_or(limits);
+        let resource = Resource::new(run, url, fields, &named, limits);
+        *locked(&self.resource) = Some(resource.clone());
+        self.keep(&resource, body).await;
+        Some(resource)
     }
 
     /// A file that is larger than the server accepts is not sent.
@@ -361,6 +416,11 @@ impl Resumption {
             let round = limit.hold(&self.shown, round).await.unwrap_or_else(Round::Broken);
             match round {
                 Round::End(end) => {
+                    if let (End::Answered(_), Err(failure)) = (&end, body.check()) {
+                        // What was sent last may be of another version than what was sent first.
+                        self.forget().await;
+                        return End::Failed(Failed::permanent(failure));
+                    }
                     let is_complete = matches!(end, End::Answered(_) | End::Lost);
                     self.is_complete.store(is_complete, Ordering::Relaxed);
                     return end;

@@ -1,5 +1,5 @@
-//! The folder in which the program keeps what belongs to the user: certificates of `serve`, and locks on files whose file
-//! systems have none. It is `fullbore` in `$XDG_STATE_HOME`, or in `.local/state` of `$HOME`.
+//! The folder in which the program keeps what belongs to the user: certificates of `serve`, records of uploads, and locks on
+//! files whose file systems have none. It is `fullbore` in `$XDG_STATE_HOME`, or in `.local/state` of `$HOME`.
 
 use std::fs::File;
 use std::io;

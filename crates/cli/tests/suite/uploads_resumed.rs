@@ -641,6 +641,49 @@ fn a_length_that_is_refused_with_a_limit_is_sent_in_parts() -> TestResult {
 }
 
 #[test]
+fn a_server_that_refuses_the_length_before_it_names_a_resource_is_asked_for_one_with_a_part() -> TestResult {
+    for (limits, least) in [
+        ("max-append-size=5000000", 0),
+        ("max-append-size=5000000, min-append-size=2000", 2_000),
+    ] {
+        let server = Server::start(move |number, asked| {
+            let limits = ("upload-limit", limits.to_owned());
+            match (asked.method.as_str(), number) {
+                ("POST", 1) => vec![Act::Say(413, vec![limits]), Act::Reset],
+                ("POST", _) => {
+                    let location = ("location", "/upload/1".to_owned());
+                    vec![ALL, Act::Say(201, vec![limits, location])]
+                }
+                ("HEAD", _) => vec![offset(least)],
+                (_, 4) => vec![ALL, complete(204, false)],
+                _ => vec![ALL, complete(201, true)],
+            }
+        })?;
+        let folder = folder()?;
+        put(folder.path(), &server.url(), &["-X", "POST"])?.succeeded();
+        let asked = server.asked();
+        assert_eq!(asked.len(), 5);
+        assert_eq!(asked[1].field("upload-complete"), Some("?0"));
+        assert_eq!(asked[1].field("upload-length"), Some("9000000"));
+        let content = content();
+        assert!(asked[1].body == content[..least], "another beginning");
+        assert!(asked[3].body == content[least..least + 5_000_000], "another part");
+        assert!(asked[4].body == content[least + 5_000_000..], "another end");
+        assert_eq!(records(folder.path())?, [""; 0]);
+    }
+    let server = Server::start(|number, _| match number {
+        1 => vec![
+            Act::Say(413, vec![("upload-limit", "max-append-size=5".to_owned())]),
+            Act::Reset,
+        ],
+        _ => vec![say(404)],
+    })?;
+    put(folder()?.path(), &server.url(), &[])?.failed_with(14);
+    assert_eq!(server.lines(), ["PUT /file", "PUT /file"]);
+    Ok(())
+}
+
+#[test]
 fn limits_that_the_file_does_not_fit_end_the_upload_with_a_sentence() -> TestResult {
     for (limits, code, text) in [
         ("max-size=8999999", 14, "accepts 8,999,999 at most (max-size)"),
