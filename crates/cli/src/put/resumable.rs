@@ -354,7 +354,7 @@ impl Resumption {
     }
 
     /// What the final response to the first request says of the resource. Only an error of the server that is not about the
-    /// complete upload leaves something to continue.
+    /// complete upload, or a status that asks to repeat the request, leaves something to continue.
     async fn judge(&self, response: &Response<Incoming>) {
         if let (Some(limits), Some(resource)) = (Limits::of(response.headers()), &mut *locked(&self.resource))
         {
@@ -362,7 +362,8 @@ impl Resumption {
         }
         let status = response.status();
         let is_complete = resource::completeness(response.headers()) == Some(true);
-        let may_continue = status.is_server_error() && !is_complete;
+        let asks_to_repeat = matches!(status.as_u16(), 408 | 429);
+        let may_continue = (status.is_server_error() || asks_to_repeat) && !is_complete;
         if !may_continue && !status.is_success() && !self.may_divide(response) {
             self.forget().await;
         }

@@ -43,6 +43,8 @@ mod tls;
 #[cfg(unix)]
 mod uploads;
 mod uploads_again;
+#[cfg(unix)]
+mod uploads_later;
 mod uploads_resumed;
 mod wrong_input;
 mod wrong_network;

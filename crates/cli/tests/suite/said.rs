@@ -507,7 +507,7 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
         paths(&serde_json::from_slice(&ended.stdout)?, "", &mut got);
     }
     #[cfg(unix)]
-    paths(&super::uploads_resumed::document_of_a_later_run()?, "", &mut got);
+    paths(&super::uploads_later::document_of_a_later_run()?, "", &mut got);
     #[cfg(not(unix))]
     got.insert("resumed".to_owned());
     got.retain(of_http1);

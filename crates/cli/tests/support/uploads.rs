@@ -1,9 +1,13 @@
 //! A server of uploads that does as a script says, over HTTP/2 or HTTP/1.1: it reads as much of a body as it likes, sends
-//! interim and final responses, and closes connections. It keeps what it was asked.
+//! interim and final responses, and closes connections. It keeps what it was asked. And the file that is sent, the runs of
+//! `put`, and the steps of the server that the tests of resumed uploads share.
 
 use std::collections::{HashMap, VecDeque};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fullbore_proto::hpack::{Decoder, FieldLimits, FieldSection};
@@ -11,7 +15,7 @@ use fullbore_testing::peer::BlockingPeer;
 
 use super::frames::{self, END_STREAM, Frame};
 use super::scripted::head;
-use super::{TestResult, peer};
+use super::{Ended, TestResult, ended, peer, program};
 
 /// A request, and what was read of its body.
 #[derive(Clone, Debug, Default)]
@@ -254,5 +258,94 @@ fn http1(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
                 Act::Reset | Act::Close => return stream.shutdown(Shutdown::Both),
             }
         }
+    }
+}
+
+/// Above the least length of an upload that can be continued, which is 8 MiB.
+pub(crate) const LENGTH: usize = 9_000_000;
+/// What the server has when it breaks off: the offset that it tells, and what it has read at least.
+pub(crate) const HAD: usize = 3_000_000;
+
+/// A file in which no place is like another.
+pub(crate) fn content() -> Vec<u8> {
+    (0..LENGTH as u32 / 4)
+        .flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_be_bytes())
+        .collect()
+}
+
+pub(crate) fn folder() -> TestResult<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), content())?;
+    Ok(folder)
+}
+
+/// The program, with a state folder of its own.
+pub(crate) fn command(folder: &Path) -> Command {
+    let mut command = program(folder);
+    command.env("XDG_STATE_HOME", folder.join("state"));
+    command
+}
+
+pub(crate) fn put(folder: &Path, url: &str, options: &[&str]) -> TestResult<Ended> {
+    ended(command(folder).args(["put", "file", url]).args(options))
+}
+
+/// The records of uploads.
+pub(crate) fn records(folder: &Path) -> TestResult<Vec<String>> {
+    let Ok(entries) = fs::read_dir(folder.join("state/fullbore/uploads")) else {
+        return Ok(Vec::new());
+    };
+    let names: Result<Vec<_>, _> = entries
+        .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+        .collect();
+    Ok(names?
+        .into_iter()
+        .filter(|name| name.ends_with(".json"))
+        .collect())
+}
+
+/// 104 (Upload Resumption Supported) with this resource.
+pub(crate) fn supported(location: &str) -> Act {
+    limited(location, "")
+}
+
+pub(crate) fn limited(location: &str, limits: &str) -> Act {
+    let mut fields = vec![
+        ("location", location.to_owned()),
+        ("upload-draft-interop-version", "8".to_owned()),
+    ];
+    if !limits.is_empty() {
+        fields.push(("upload-limit", limits.to_owned()));
+    }
+    Act::Say(104, fields)
+}
+
+/// The response to HEAD of the resource.
+pub(crate) fn offset(bytes: usize) -> Act {
+    let fields = vec![
+        ("upload-offset", bytes.to_string()),
+        ("upload-length", LENGTH.to_string()),
+        ("upload-complete", "?0".to_owned()),
+    ];
+    Act::Say(204, fields)
+}
+
+/// A final response with `upload-complete`.
+pub(crate) fn complete(status: u16, is_complete: bool) -> Act {
+    let value = if is_complete { "?1" } else { "?0" };
+    Act::Say(status, vec![("upload-complete", value.to_owned())])
+}
+
+/// The first request breaks off after `HAD` bytes.
+pub(crate) fn broken() -> Vec<Act> {
+    vec![supported("/upload/1"), Act::Take(HAD), Act::Close]
+}
+
+/// What a server does that loses the first connection and takes the rest.
+pub(crate) fn once_broken(asked: &Asked) -> Vec<Act> {
+    match asked.method.as_str() {
+        "PUT" | "POST" => broken(),
+        "HEAD" => vec![offset(HAD)],
+        _ => vec![ALL, complete(201, true)],
     }
 }
