@@ -511,8 +511,6 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
     #[cfg(not(unix))]
     got.insert("resumed".to_owned());
     got.retain(of_http1);
-    // Only of an upload that was resumed: `uploads_resumed` has some.
-    got.insert("resumed".to_owned());
     assert_eq!(got, documented("## `put --json`")?);
     let mut got = BTreeSet::new();
     fs::write(root.path().join("gone"), "x")?;
