@@ -39,7 +39,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::args::{GetArgs, HeaderLine};
 use crate::exit::{Exit, Failure};
 use crate::key_log;
-use crate::run::Leftovers;
+use crate::run::{self, Leftovers};
 use crate::transfer::client;
 use crate::transfer::gate::Gate;
 use crate::transfer::lists::Lists;
@@ -168,6 +168,11 @@ pub(crate) async fn run(
     }
     report.leave_unchanged(fetcher.same.load(Ordering::Relaxed));
     report.leave_out(fetcher.refused_names.load(Ordering::Relaxed));
+    if fetcher.listed.load(Ordering::Relaxed) == 1 && report.is_empty() && volume.prints_notes() {
+        let text =
+            "nothing was downloaded: the list of the folder names no files beneath it that are asked for";
+        progress.aside(|| run::complain(&text));
+    }
     let set = set.with_further(report.further());
     let waited = Waits::of(Direction::Receiving, &client, set).await;
     let exit = report.finish(waited);

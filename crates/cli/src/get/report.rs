@@ -226,6 +226,11 @@ impl Report {
         self.unchanged = files;
     }
 
+    /// Whether there was nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.results == 0 && self.unchanged == 0
+    }
+
     /// So many names of lists were left out, and none of them was told.
     pub(crate) fn leave_out(&mut self, names: u64) {
         self.refused_names = names;

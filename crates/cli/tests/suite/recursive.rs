@@ -407,6 +407,7 @@ fn a_list_goes_on_where_it_says_and_an_encoded_one_is_no_empty_folder() -> TestR
         ("/round/a", "A"),
         ("/round/b", "B"),
         ("/gzip/", "<a href='x'>"),
+        ("/page/", "<h1>A page</h1><script>draw('list')</script>"),
         ("/~ann/", "<a href='/~ann/x'>"),
         ("/%7Eann/", "<a href='/~ann/x'>"),
         ("/%7Eann/x", "X"),
@@ -434,6 +435,9 @@ fn a_list_goes_on_where_it_says_and_an_encoded_one_is_no_empty_folder() -> TestR
     let ended = get("/gzip/")?;
     ended.failed_with(14);
     assert!(ended.stderr.contains("encoded (\"gzip\")"), "{ended:?}");
+    let ended = get("/page/")?;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("names no files"), "{ended:?}");
     // The server escapes other characters than the user.
     get("/%7Eann/")?.succeeded();
     assert_eq!(fs::read(folder.path().join("copy/x"))?, b"X");
