@@ -65,7 +65,7 @@ use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
 use hop::Hop;
-use resumable::{End, Resumption, Run, Stopped};
+use resumable::{End, LOST, Resumption, Run, Stopped};
 use time_limit::TimeLimit;
 use upload_body::{FileBody, Sent, UploadSource};
 
@@ -303,9 +303,7 @@ impl Upload {
         self.resumption = self.begin(run, args, &hop).await;
         loop {
             let Some(response) = self.ask(run, &mut hop, sent).await? else {
-                let text =
-                    "the server has the whole file; its response was lost when the connection broke off";
-                self.note(format!("{}: {text}", self.address.url));
+                self.note(format!("{}: {LOST}", self.address.url));
                 return Ok(None);
             };
             let found = (response.status(), response.headers());

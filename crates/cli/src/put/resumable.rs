@@ -50,6 +50,10 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is added to a failure after which the same command resumes.
 const KEPT: &str = "; the server keeps what it has received, and the same command resumes";
 
+/// What is said of [`End::Lost`].
+pub(super) const LOST: &str =
+    "the server has the whole file; its response was lost when the connection broke off";
+
 /// What all uploads of a run share.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
@@ -421,6 +425,10 @@ impl Resumption {
                         // What was sent last may be of another version than what was sent first.
                         self.forget().await;
                         return End::Failed(Failed::permanent(failure));
+                    }
+                    if matches!(end, End::Lost) && run.tells && !run.is_single {
+                        let text = format!("{}: {LOST}", self.shown);
+                        run.progress.aside(|| run::complain(&text));
                     }
                     let is_complete = matches!(end, End::Answered(_) | End::Lost);
                     self.is_complete.store(is_complete, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use crate::support::uploads::{
     ALL, Act, Asked, HAD, LENGTH, Server, broken, command, complete, content, folder, limited, offset,
     once_broken, put, records, say, supported,
 };
-use crate::support::{TestResult, ended};
+use crate::support::{TestResult, ended, patiently};
 
 #[track_caller]
 fn is_continued(asked: &[Asked]) {
@@ -530,18 +530,21 @@ fn without_a_home_an_upload_is_continued_within_the_run() -> TestResult {
 
 #[test]
 fn max_time_ends_a_run_and_counts_against_retry() -> TestResult {
-    for (retry, code) in [("0", 13), ("1", 0)] {
-        let server = Server::start(|_, asked| match asked.method.as_str() {
-            "PUT" => vec![supported("/upload/1"), Act::Take(HAD)],
-            _ => once_broken(asked),
-        })?;
-        let ended = put(
-            folder()?.path(),
-            &server.url(),
-            &["--max-time", "2", "--retry", retry],
-        )?;
-        assert_eq!(ended.code, Some(code), "{ended:?}");
-        assert_eq!(server.asked().len(), if code == 0 { 3 } else { 1 });
-    }
-    Ok(())
+    patiently(|seconds| {
+        for (retry, code) in [("0", 13), ("1", 0)] {
+            let server = Server::start(|_, asked| match asked.method.as_str() {
+                "PUT" => vec![supported("/upload/1"), Act::Take(HAD)],
+                _ => once_broken(asked),
+            })?;
+            let limit = (2 * seconds).to_string();
+            let ended = put(
+                folder()?.path(),
+                &server.url(),
+                &["--max-time", &limit, "--retry", retry],
+            )?;
+            assert_eq!(ended.code, Some(code), "{ended:?}");
+            assert_eq!(server.asked().len(), if code == 0 { 3 } else { 1 });
+        }
+        Ok(())
+    })
 }
