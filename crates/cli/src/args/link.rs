@@ -14,8 +14,9 @@ Examples:
 Units of TIME: ns us ms s m h; without one, milliseconds
 Units of RATE: bit kbit Mbit Gbit (a second); without one, bits
 Units of BYTES: K M G or KiB MiB GiB (powers of two), kB MB GB (powers of ten)
-All connections share the emulated link. A relay of TCP connections loses no packets. For loss, run client and server in a network
-namespace of their own (unshare -rn, where the kernel has netem): ip link set lo up; tc qdisc add dev lo root netem loss 0.1%
+All connections share the emulated link. A relay of TCP connections loses no packets. For loss, run
+client and server in a network namespace of their own (unshare -rn, where the kernel has netem):
+  ip link set lo up; tc qdisc add dev lo root netem loss 0.1%
 The link runs until Ctrl-C or SIGTERM.";
 
 /// `fullbore link`.
