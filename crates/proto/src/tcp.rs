@@ -65,6 +65,11 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
+    /// Bytes that were sent for the first time.
+    pub fn first_sent_bytes(&self) -> u64 {
+        self.sent_bytes.saturating_sub(self.sent_again_bytes)
+    }
+
     /// The part of the bytes that was sent again.
     #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     pub fn sent_again_share(&self) -> f64 {

@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const ANSWERS: usize = 3;
 const ENOUGH: usize = 2;
 
-/// For how long a packet out of order says that packets are lost.
+/// For how long a packet out of order, or one that was sent again, says that packets are lost.
 const MEMORY: Duration = Duration::from_secs(2);
 
 /// A queue makes the round trip this much longer than the least: by this factor, and by more than a busy machine does.
@@ -35,6 +35,7 @@ pub(in crate::client) struct Watch {
     round_trips: VecDeque<Duration>,
     least: Option<Duration>,
     out_of_order: u64,
+    sent_again: u64,
     lost_at: Option<Instant>,
 }
 
@@ -65,24 +66,32 @@ impl Watch {
         }
     }
 
-    /// Whether packets came out of order.
+    /// Whether packets came out of order, or were sent again.
     pub(in crate::client) fn has_lost(&self) -> bool {
         self.lost_at.is_some()
     }
 
     fn note(&mut self, tcp: &TcpInfo, now: Instant) {
-        let trips = [tcp.min_round_trip, tcp.receive_round_trip];
+        // With what queues add on the way of most of the data.
+        let is_sending = tcp.first_sent_bytes() > tcp.received_bytes;
+        let now_trip = if is_sending {
+            tcp.round_trip
+        } else {
+            tcp.receive_round_trip
+        };
+        let trips = [tcp.min_round_trip, now_trip];
         let known = trips.into_iter().filter(|trip| !trip.is_zero());
         self.least = known.chain(self.least).min();
-        if !tcp.receive_round_trip.is_zero() {
-            self.round_trips.push_back(tcp.receive_round_trip);
+        if !now_trip.is_zero() {
+            self.round_trips.push_back(now_trip);
             if self.round_trips.len() > ANSWERS {
                 self.round_trips.pop_front();
             }
         }
         let out_of_order = tcp.out_of_order_segments.unwrap_or(0);
-        if out_of_order > self.out_of_order {
-            self.out_of_order = out_of_order;
+        if out_of_order > self.out_of_order || tcp.sent_again_bytes > self.sent_again {
+            self.out_of_order = out_of_order.max(self.out_of_order);
+            self.sent_again = tcp.sent_again_bytes.max(self.sent_again);
             self.lost_at = Some(now);
         }
     }
@@ -131,6 +140,27 @@ mod tests {
         assert_eq!(is_queueing(&[200, 110, 200]), Some(false));
         assert_eq!(is_queueing(&[100, 200, 200, 200]), Some(true));
         assert_eq!(is_queueing(&[0, 100]), None, "an unknown one");
+    }
+
+    #[test]
+    fn of_a_connection_that_sends_the_round_trip_and_the_losses_are_those_of_what_it_sends() {
+        let facts = |trip: u32, sent_again: u64| {
+            let now = Instant::now();
+            let mut watch = Watch::default();
+            let mut tcp = TcpInfo::default();
+            tcp.min_round_trip = 100 * MS;
+            tcp.receive_round_trip = 100 * MS;
+            tcp.round_trip = trip * MS;
+            (tcp.received_bytes, tcp.sent_bytes, tcp.sent_again_bytes) = (1_000, 100_000, sent_again);
+            watch.note(&tcp, now);
+            watch.note(&tcp, now);
+            watch
+                .facts(now + MS)
+                .map(|facts| (facts.is_queueing, facts.loses))
+        };
+        assert_eq!(facts(100, 0), Some((false, false)));
+        assert_eq!(facts(200, 0), Some((true, false)));
+        assert_eq!(facts(100, 1_448), Some((false, true)));
     }
 
     #[test]

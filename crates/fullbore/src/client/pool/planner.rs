@@ -64,7 +64,8 @@ pub(super) struct Reading {
     pub(super) takes_requests: bool,
     /// Whether the peer has answered a request on it.
     pub(super) answered: bool,
-    pub(super) received: u64,
+    /// The bytes that it has carried: those that were received, and those that TCP has sent for the first time.
+    pub(super) carried: u64,
     /// For how long it has waited for the readers of bodies.
     pub(super) waited_for_readers: Duration,
     pub(super) round_trip: Option<Duration>,
@@ -142,7 +143,7 @@ enum Raising {
 
 struct Carrier {
     id: u64,
-    received: u64,
+    carried: u64,
     meter: Meter,
 }
 
@@ -251,18 +252,18 @@ impl Planner {
         for reading in readings {
             let known = self.carriers.iter().position(|carrier| carrier.id == reading.id);
             let index = known.unwrap_or_else(|| {
-                // What one has received before its first reading counts, unless it is older than all of this.
+                // What one has carried before its first reading counts, unless it is older than all of this.
                 let is_new = reading.begun >= self.begun;
                 self.carriers.push(Carrier {
                     id: reading.id,
-                    received: if is_new { 0 } else { reading.received },
+                    carried: if is_new { 0 } else { reading.carried },
                     meter: Meter::default(),
                 });
                 self.carriers.len() - 1
             });
             let carrier = &mut self.carriers[index];
-            let bytes = reading.received.saturating_sub(carrier.received);
-            carrier.received = reading.received.max(carrier.received);
+            let bytes = reading.carried.saturating_sub(carrier.carried);
+            carrier.carried = reading.carried.max(carrier.carried);
             carrier.meter.count(bytes);
             carrier.meter.read(now);
             self.meter.count(bytes);

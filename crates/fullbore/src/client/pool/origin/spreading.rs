@@ -206,7 +206,8 @@ impl Asked {
             begun: self.begun,
             takes_requests,
             answered: self.answered,
-            received: report.stats.received_bytes,
+            // What is written and not sent may wait in a buffer of many megabytes.
+            carried: report.stats.received_bytes + report.tcp.map_or(0, |tcp| tcp.first_sent_bytes()),
             waited_for_readers: report.receiving.spent(Stall::Application),
             round_trip: report.stats.round_trip.minimum(),
             tcp: report.tcp,

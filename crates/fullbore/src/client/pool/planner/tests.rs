@@ -50,7 +50,7 @@ impl Seen {
             begun: self.begun,
             takes_requests: true,
             answered: true,
-            received: self.received,
+            carried: self.received,
             waited_for_readers: Duration::ZERO,
             round_trip: self.round_trip,
             tcp,
