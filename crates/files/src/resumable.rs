@@ -190,7 +190,17 @@ async fn begin(
         false => None,
     };
     let Some(preconditions) = preconditions else {
-        return Ok(Created::Plain(order, content));
+        return match asked.is_last {
+            true => Ok(Created::Plain(order, content)),
+            // What is a part must not be stored as the whole.
+            false => Err(respond::text(
+                StatusCode::BAD_REQUEST,
+                &format!(
+                    "the preconditions of an upload in parts are ASCII and have at most {MOST_PRECONDITIONS} bytes; send the whole in one \
+                     request, or fewer entity tags"
+                ),
+            )),
+        };
     };
     if store.limits.is_full(means.peer) {
         return Err(busy().into_response());

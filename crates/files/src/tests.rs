@@ -17,6 +17,7 @@ mod reserved;
 mod resumable;
 mod scarce;
 mod traversal;
+mod unfinished;
 mod upload_limits;
 mod uploads;
 

@@ -196,6 +196,12 @@ impl Entry {
         left.map(Duration::from_secs)
     }
 
+    /// Makes the last request to continue it so much older.
+    #[cfg(test)]
+    pub(crate) fn age(&self, by: Duration) {
+        self.last.fetch_sub(by.as_secs(), Ordering::Relaxed);
+    }
+
     fn is_complete(&self) -> bool {
         self.is_complete.load(Ordering::Relaxed)
     }

@@ -8,12 +8,12 @@ use crate::{LogUser, PeerAddr, Uploads};
 
 use super::*;
 
-const MORE: (&str, &str) = ("upload-complete", "?0");
-const LAST: (&str, &str) = ("upload-complete", "?1");
-const PARTIAL: (&str, &str) = ("content-type", "application/partial-upload");
-const FOLDER: &str = ".fullbore-uploads";
+pub(super) const MORE: (&str, &str) = ("upload-complete", "?0");
+pub(super) const LAST: (&str, &str) = ("upload-complete", "?1");
+pub(super) const PARTIAL: (&str, &str) = ("content-type", "application/partial-upload");
+pub(super) const FOLDER: &str = ".fullbore-uploads";
 
-fn settings(root: &Path) -> Settings {
+pub(super) fn settings(root: &Path) -> Settings {
     Settings {
         uploads: Uploads::Directory(root.to_owned()),
         limits: Limits {
@@ -26,13 +26,13 @@ fn settings(root: &Path) -> Settings {
     }
 }
 
-fn site() -> Site {
+pub(super) fn site() -> Site {
     Site::with(settings)
 }
 
 impl Site {
     /// Begins an upload to `path`, and returns its resource.
-    async fn created(&self, path: &str, text: &'static str) -> String {
+    pub(super) async fn created(&self, path: &str, text: &'static str) -> String {
         let created = self.send(Method::PUT, path, &[MORE], Script::text(text)).await;
         assert_eq!(created.status, 201, "{}", created.text());
         assert_eq!(created.field("upload-complete"), "?0");
@@ -41,7 +41,7 @@ impl Site {
         format!("{folder}/{}", location.strip_prefix("./").unwrap())
     }
 
-    async fn append(&self, resource: &str, offset: u64, is_last: bool, body: Script) -> Answer {
+    pub(super) async fn append(&self, resource: &str, offset: u64, is_last: bool, body: Script) -> Answer {
         let offset = offset.to_string();
         let complete = if is_last { LAST } else { MORE };
         let fields = [PARTIAL, complete, ("upload-offset", &offset)];
@@ -49,7 +49,7 @@ impl Site {
     }
 
     /// The fields of the response to HEAD: offset, completeness and length.
-    async fn state(&self, resource: &str) -> Option<(String, String, String)> {
+    pub(super) async fn state(&self, resource: &str) -> Option<(String, String, String)> {
         let told = self.ask(Method::HEAD, resource, &[]).await;
         if told.status == 404 {
             return None;
@@ -69,12 +69,12 @@ impl Site {
     }
 
     /// What is kept of unfinished uploads.
-    fn kept(&self) -> Vec<PathBuf> {
+    pub(super) fn kept(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path(FOLDER)).into_iter().flatten();
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 
-    fn part(&self) -> PathBuf {
+    pub(super) fn part(&self) -> PathBuf {
         let is_part = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "part");
         self.kept().into_iter().find(is_part).unwrap()
     }
@@ -85,11 +85,11 @@ impl Site {
     }
 }
 
-fn state(offset: &str, complete: &str, length: &str) -> Option<(String, String, String)> {
+pub(super) fn state(offset: &str, complete: &str, length: &str) -> Option<(String, String, String)> {
     Some((offset.to_owned(), complete.to_owned(), length.to_owned()))
 }
 
-fn read(path: PathBuf) -> String {
+pub(super) fn read(path: PathBuf) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 

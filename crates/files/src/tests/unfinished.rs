@@ -1,0 +1,66 @@
+//! What is kept of resumable uploads when something goes wrong: requests that cannot be kept, files that disappear, and time.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::settings::Limits;
+use crate::shared::UploadTarget;
+use crate::unfinished::{Entry, Token};
+use crate::{LogUser, PeerAddr};
+
+use super::resumable::{FOLDER, LAST, MORE, PARTIAL, read, settings, site, state};
+use super::*;
+
+/// Content that arrives as the test sends it.
+struct Sent(mpsc::UnboundedReceiver<&'static str>);
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let text = std::task::ready!(self.0.poll_recv(cx));
+        Poll::Ready(text.map(|text| Ok(Frame::data(Bytes::from(text)))))
+    }
+}
+
+impl Site {
+    fn entry(&self, resource: &str) -> std::sync::Arc<Entry> {
+        let UploadTarget::Directory(_, unfinished) = &self.files.shared_for_tests().uploads else {
+            panic!("there are no uploads");
+        };
+        let token = Token::parse(resource.rsplit_once('=').unwrap().1).unwrap();
+        unfinished.find(&token).unwrap()
+    }
+
+    /// Waits until so many bytes are in the part.
+    async fn received(&self, bytes: u64) {
+        while std::fs::metadata(self.part()).unwrap().len() < bytes {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_an_upload_whose_preconditions_cannot_be_kept_is_never_stored_as_the_whole() {
+    let site = Site::with(|root| Settings {
+        overwrite: true,
+        ..settings(root)
+    });
+    site.write("a", "old");
+    let long = format!("\"{}\"", "x".repeat(5_000));
+    for value in [long.as_str(), "\"\u{e9}\""] {
+        for path in ["/a", "/new"] {
+            let fields = [MORE, ("if-none-match", value)];
+            let refused = site.send(Method::PUT, path, &fields, Script::text("1")).await;
+            assert_eq!(refused.status, 400, "{}", refused.text());
+        }
+        assert_eq!(read(site.path("a")), "old");
+        assert!(!site.path("new").exists());
+        // The whole is stored as any other file.
+        let fields = [LAST, ("if-none-match", value)];
+        let stored = site.send(Method::PUT, "/whole", &fields, Script::text("1")).await;
+        assert!(stored.status.is_success(), "{}", stored.text());
+    }
+}
