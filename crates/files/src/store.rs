@@ -135,14 +135,15 @@ impl PendingFile {
         })
     }
 
-    /// Creates an empty part for the file `name` of the folder `into`, with no wider permissions than an existing file has.
+    /// Creates an empty part for the file `name` of the folder `into`, with no wider permissions than an existing file has. Only the
+    /// server itself may always read and write it: each request opens it again.
     ///
     /// # Errors
     /// The error of the system.
     pub(crate) fn create_kept(directory: &Dir, part: &str, into: &Dir, name: &str) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        Access::of(into, name).limit(&mut options);
+        Access::of(into, name).limit_to_owner_at_least(&mut options);
         directory.open_with(part, &options).map(drop)
     }
 
@@ -284,6 +285,12 @@ impl Access {
         options.mode(self.permissions());
     }
 
+    /// The same for a file that its owner opens again.
+    fn limit_to_owner_at_least(self, options: &mut OpenOptions) {
+        use cap_std::fs::OpenOptionsExt as _;
+        options.mode(self.permissions() | 0o600);
+    }
+
     /// Gives the file the same. Fewer may read it if the owner or the group cannot be set.
     fn give_to(self, file: &File) -> io::Result<()> {
         use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
@@ -311,6 +318,8 @@ impl Access {
     }
 
     fn limit(self, _: &mut OpenOptions) {}
+
+    fn limit_to_owner_at_least(self, _: &mut OpenOptions) {}
 
     fn give_to(self, _: &File) -> io::Result<()> {
         Ok(())

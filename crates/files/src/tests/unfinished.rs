@@ -64,3 +64,23 @@ async fn a_part_of_an_upload_whose_preconditions_cannot_be_kept_is_never_stored_
         assert!(stored.status.is_success(), "{}", stored.text());
     }
 }
+
+#[tokio::test]
+async fn a_file_that_nobody_may_write_is_replaced_in_parts_too() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::with(|root| Settings {
+        overwrite: true,
+        ..settings(root)
+    });
+    site.write("a", "old");
+    std::fs::set_permissions(site.path("a"), std::fs::Permissions::from_mode(0o440)).unwrap();
+    let resource = site.created("/a", "1").await;
+    let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    // The server opens it again for each request.
+    assert_eq!(mode(site.part()) & 0o600, 0o600);
+    assert_eq!(mode(site.part()) & 0o007, 0);
+    let stored = site.append(&resource, 1, true, Script::text("2")).await;
+    assert_eq!(stored.status, 200);
+    assert_eq!(read(site.path("a")), "12");
+    assert_eq!(mode(site.path("a")), 0o440);
+}
