@@ -524,6 +524,8 @@ impl Transfer {
                 return Err(Cut::Taken);
             };
             let Some(frame) = arrived else { break };
+            // One request may take longer than an upload is kept without any.
+            self.entry.touch();
             let data = self.content.data(frame).map_err(Cut::Refused)?;
             if self.kept.offset.saturating_add(self.content.count) > most {
                 return Err(Cut::TooLong);

@@ -84,3 +84,20 @@ async fn a_file_that_nobody_may_write_is_replaced_in_parts_too() {
     assert_eq!(read(site.path("a")), "12");
     assert_eq!(mode(site.path("a")), 0o440);
 }
+
+#[tokio::test]
+async fn an_upload_does_not_expire_while_its_bytes_arrive() {
+    let site = site();
+    let resource = site.created("/a", "1").await;
+    let (send, sent) = mpsc::unbounded_channel();
+    let fields = [PARTIAL, LAST, ("upload-offset", "1")];
+    let mut files = site.files.clone();
+    let append = tokio::spawn(files.call(request(Method::PATCH, &resource, &fields, Sent(sent))));
+    send.send("2").unwrap();
+    site.received(2).await;
+    site.entry(&resource).age(Duration::from_secs(25 * 3_600));
+    send.send("3").unwrap();
+    site.received(3).await;
+    assert_eq!(site.state(&resource).await, state("3", "?0", ""));
+    assert_eq!(append.await.unwrap().unwrap().status(), 409);
+}
