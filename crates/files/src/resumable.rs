@@ -319,9 +319,13 @@ async fn tell(means: Means<'_>, head: &Parts, token: &str) -> Result<FileRespons
 /// DELETE (section 4.5).
 async fn cancel(means: Means<'_>, head: &Parts, token: &str) -> Result<FileResponse, FileResponse> {
     let (_, entry, mut turn) = means.find(head, token).await?;
-    turn.held.is_gone = true;
     let unfinished = Arc::clone(means.unfinished);
-    means.job(move || unfinished.remove(&entry)).await?;
+    // Both or neither, if the handler is dropped now.
+    let removed = means.job(move || {
+        turn.held.is_gone = true;
+        unfinished.remove(&entry);
+    });
+    removed.await?;
     Ok(respond::bare(StatusCode::NO_CONTENT))
 }
 

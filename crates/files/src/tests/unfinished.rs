@@ -101,3 +101,56 @@ async fn an_upload_does_not_expire_while_its_bytes_arrive() {
     assert_eq!(site.state(&resource).await, state("3", "?0", ""));
     assert_eq!(append.await.unwrap().unwrap().status(), 409);
 }
+
+#[tokio::test]
+async fn an_upload_whose_cancellation_is_dropped_before_it_began_goes_on() {
+    let site = Site::with(|root| {
+        let settings = settings(root);
+        Settings {
+            limits: Limits {
+                jobs_per_peer: 1,
+                ..settings.limits.clone()
+            },
+            ..settings
+        }
+    });
+    let address = PeerAddr("192.0.2.1:1".parse().unwrap());
+    let resource = site.created("/a", "12").await;
+    let jobs = &site.files.shared_for_tests().jobs;
+    let peer = Some(crate::peer::Peer::at(address.0.ip()));
+    let block = || {
+        let (gate, closed) = std::sync::mpsc::channel::<()>();
+        let work = move || closed.recv().is_err();
+        (gate, jobs.begin(&tokio::runtime::Handle::current(), peer, work))
+    };
+    // The job that finds the upload waits for the first gate, and the one that removes it for the second.
+    let (first_gate, first) = block();
+    let mut cancel = request(Method::DELETE, &resource, &[], Script::of([]));
+    cancel.extensions_mut().insert(address);
+    let mut cancel = Box::pin(site.call(cancel));
+    let mut poll = async || {
+        tokio::task::yield_now().await;
+        let pending = std::future::poll_fn(|cx| Poll::Ready(cancel.as_mut().poll(cx).is_pending())).await;
+        assert!(pending, "the job that removes the upload has no thread");
+    };
+    let begun = jobs.begun();
+    for _ in 0..10 {
+        poll().await;
+    }
+    let (second_gate, second) = block();
+    for _ in 0..10 {
+        poll().await;
+    }
+    drop(first_gate);
+    assert!(first.await.unwrap());
+    while jobs.begun() < begun + 2 {
+        poll().await;
+    }
+    for _ in 0..100 {
+        poll().await;
+    }
+    drop(cancel);
+    drop(second_gate);
+    assert!(second.await.unwrap());
+    assert_eq!(site.state(&resource).await, state("2", "?0", ""));
+}
