@@ -530,7 +530,10 @@ impl Transfer {
             let Some(frame) = arrived else { break };
             // One request may take longer than an upload is kept without any.
             self.entry.touch();
-            let data = self.content.data(frame).map_err(Cut::Refused)?;
+            let data = self.content.data(frame).map_err(|refusal| match refusal.status {
+                StatusCode::PAYLOAD_TOO_LARGE => Cut::TooLong,
+                _ => Cut::Refused(refusal),
+            })?;
             if self.kept.offset.saturating_add(self.content.count) > most {
                 return Err(Cut::TooLong);
             }

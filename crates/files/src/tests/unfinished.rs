@@ -103,6 +103,22 @@ async fn an_upload_does_not_expire_while_its_bytes_arrive() {
 }
 
 #[tokio::test]
+async fn a_first_request_that_is_too_long_is_told_the_limit() {
+    let site = Site::with(|root| Settings {
+        max_upload_bytes: 10,
+        ..settings(root)
+    });
+    let refused = site
+        .send(Method::PUT, "/a", &[MORE], Script::text("12345678901"))
+        .await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.field("upload-limit")),
+        (413, "max-size=10")
+    );
+    assert!(site.kept().is_empty());
+}
+
+#[tokio::test]
 async fn an_upload_whose_cancellation_is_dropped_before_it_began_goes_on() {
     let site = Site::with(|root| {
         let settings = settings(root);
