@@ -150,13 +150,23 @@ impl PendingFile {
     /// The file of an earlier request, to append to.
     ///
     /// # Errors
-    /// That of the system. `WouldBlock`: another process writes it. `InvalidData`: it has another length.
+    /// That of the system. `WouldBlock`: another process writes it. `NotFound`: it is complete or removed. `InvalidData`: it has
+    /// another length.
     pub(crate) fn resume(kept: &Kept) -> io::Result<PendingFile> {
         let file = kept
             .directory
-            .open_with(&kept.name, OpenOptions::new().append(true))?
-            .into_std();
+            .open_with(&kept.name, OpenOptions::new().append(true))?;
+        PendingFile::resume_open(kept, file)
+    }
+
+    fn resume_open(kept: &Kept, file: cap_std::fs::File) -> io::Result<PendingFile> {
+        let opened = file.metadata()?;
+        let file = file.into_std();
         lock(&file)?;
+        // Another process may have completed the upload before it was locked. Then this is the file that it has published.
+        if !is_one_file(&opened, &kept.directory.symlink_metadata(&kept.name)?) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         if file.metadata()?.len() != kept.offset {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -249,6 +259,17 @@ fn lock(file: &File) -> io::Result<()> {
 #[cfg(not(unix))]
 fn lock(_: &File) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(unix)]
+fn is_one_file(one: &cap_std::fs::Metadata, other: &cap_std::fs::Metadata) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn is_one_file(_: &cap_std::fs::Metadata, _: &cap_std::fs::Metadata) -> bool {
+    true
 }
 
 /// Who may read and write the file that an upload replaces; nothing if there is none, or a link that leads out.
@@ -465,6 +486,32 @@ mod tests {
             of(-5),
             Some(UNIX_EPOCH - Duration::from_secs(5) + Duration::from_nanos(250))
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_part_that_was_published_before_it_was_locked_is_not_appended_to() {
+        let root = tempfile::tempdir().unwrap();
+        let kept = Kept {
+            directory: directory(root.path()),
+            name: "part".to_owned(),
+            offset: 3,
+        };
+        let open = || {
+            let mut options = OpenOptions::new();
+            kept.directory.open_with("part", options.append(true)).unwrap()
+        };
+        let path = |name: &str| root.path().join(name);
+        std::fs::write(path("part"), "one").unwrap();
+        assert!(PendingFile::resume_open(&kept, open()).is_ok());
+        let published = open();
+        std::fs::rename(path("part"), path("published")).unwrap();
+        let refused = PendingFile::resume_open(&kept, published).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+        std::fs::write(path("part"), "two").unwrap();
+        let other = open();
+        std::fs::rename(path("published"), path("part")).unwrap();
+        assert!(PendingFile::resume_open(&kept, other).is_err());
     }
 
     fn directory(path: &Path) -> Arc<Dir> {
