@@ -146,7 +146,7 @@ impl Shared {
         let (uploads, uploaded) = UploadTarget::open(root, &self.settings)?;
         Ok(Arc::new(Shared {
             root: Arc::new(open(root)?),
-            uploads,
+            uploads: uploads.with_uploads_of(&self.uploads),
             uploaded,
             ..self.clone()
         }))
@@ -204,6 +204,37 @@ impl UploadTarget {
         let unfinished = Unfinished::new(Arc::clone(&folder.directory), settings.max_upload_bytes);
         Ok((UploadTarget::Directory(folder, unfinished), uploaded))
     }
+}
+
+impl UploadTarget {
+    /// With the unfinished uploads of `before`, if its folder is the same one: requests to one upload take turns in one place.
+    fn with_uploads_of(self, before: &UploadTarget) -> UploadTarget {
+        match (self, before) {
+            (UploadTarget::Directory(folder, new), UploadTarget::Directory(old_folder, old)) => {
+                let unfinished = match is_one(&folder.directory, &old_folder.directory) {
+                    true => Arc::clone(old),
+                    false => new,
+                };
+                UploadTarget::Directory(folder, unfinished)
+            }
+            (target, _) => target,
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_one(folder: &Dir, other: &Dir) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    match (folder.dir_metadata(), other.dir_metadata()) {
+        (Ok(folder), Ok(other)) => (folder.dev(), folder.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    }
+}
+
+/// Folders are not found again here.
+#[cfg(not(unix))]
+fn is_one(_: &Dir, _: &Dir) -> bool {
+    false
 }
 
 fn open(path: &Path) -> Result<Dir, FolderError> {

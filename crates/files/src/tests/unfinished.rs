@@ -103,6 +103,34 @@ async fn an_upload_does_not_expire_while_its_bytes_arrive() {
 }
 
 #[tokio::test]
+async fn requests_to_one_upload_take_turns_when_the_served_folder_was_found_again() {
+    let home = tempfile::tempdir().unwrap();
+    let uploads = home.path().join("uploads");
+    std::fs::create_dir(&uploads).unwrap();
+    let mut site = site();
+    site.files = Files::open(&site.root, settings(&uploads)).unwrap();
+    let created = site.send(Method::PUT, "/a", &[MORE], Script::text("12")).await;
+    let resource = format!("/{}", created.field("location").strip_prefix("./").unwrap());
+    let dead = Script::of([Step::Data(Bytes::from("34")), Step::Stall]);
+    let fields = [PARTIAL, LAST, ("upload-offset", "2")];
+    let mut files = site.files.clone();
+    let dead = tokio::spawn(files.call(request(Method::PATCH, &resource, &fields, dead)));
+    let token = resource.rsplit_once('=').unwrap().1;
+    let part = uploads.join(FOLDER).join(format!("{token}.part"));
+    while std::fs::metadata(&part).unwrap().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    std::fs::rename(&site.root, site.outside.join("before")).unwrap();
+    std::fs::create_dir(&site.root).unwrap();
+    site.files.shared_for_tests().watch.hurry();
+    assert_eq!(site.state(&resource).await, state("4", "?0", ""));
+    let stored = site.append(&resource, 4, true, Script::text("56")).await;
+    assert_eq!(stored.status, 201, "{}", stored.text());
+    assert_eq!(dead.await.unwrap().unwrap().status(), 409);
+    assert_eq!(read(uploads.join("a")), "123456");
+}
+
+#[tokio::test]
 async fn a_first_request_that_is_too_long_is_told_the_limit() {
     let site = Site::with(|root| Settings {
         max_upload_bytes: 10,
