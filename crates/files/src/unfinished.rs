@@ -251,21 +251,24 @@ impl Unfinished {
     /// # Errors
     /// The error of the system.
     pub(crate) fn begin(&self, mut record: Record, into: &Dir, name: &str) -> io::Result<Option<Arc<Entry>>> {
-        let folder = self.make_folder()?;
+        let mut table = self.table();
+        let (folder, is_new) = self.make_folder()?;
+        if is_new {
+            // Somebody has removed all that were in it.
+            table.entries.clear();
+        }
         if !is_on_one_file_system(&folder, into) {
             return Ok(None);
         }
         let token = Token::new()?;
         let entry = Entry::new(token.clone(), record.clone(), now(), self.largest);
-        {
-            let mut table = self.table();
-            self.load(&mut table, &folder);
-            self.sweep(&mut table, &folder);
-            if !self.has_room(&table, &entry) {
-                return Ok(None);
-            }
-            table.entries.insert(token.clone(), Arc::clone(&entry));
+        self.load(&mut table, &folder);
+        self.sweep(&mut table, &folder);
+        if !self.has_room(&table, &entry) {
+            return Ok(None);
         }
+        table.entries.insert(token.clone(), Arc::clone(&entry));
+        drop(table);
         let created = PendingFile::create_kept(&folder, &token.part(), into, name).and_then(|()| {
             record.inode = inode(&folder.symlink_metadata(token.part())?);
             write_record(&folder, &token, &record)
@@ -378,14 +381,17 @@ impl Unfinished {
         self.table().entries.remove(token);
     }
 
-    fn make_folder(&self) -> io::Result<Dir> {
+    /// The folder, and whether it was made now.
+    fn make_folder(&self) -> io::Result<(Dir, bool)> {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         cap_std::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match self.root.create_dir_with(FOLDER, &builder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => self.root.open_dir(FOLDER),
-        }
+        let is_new = match self.root.create_dir_with(FOLDER, &builder) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(error),
+        };
+        Ok((self.root.open_dir(FOLDER)?, is_new))
     }
 
     fn has_room(&self, table: &Table, new: &Entry) -> bool {

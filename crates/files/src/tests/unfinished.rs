@@ -131,6 +131,26 @@ async fn requests_to_one_upload_take_turns_when_the_served_folder_was_found_agai
 }
 
 #[tokio::test]
+async fn uploads_that_the_operator_removed_do_not_count() {
+    let site = site();
+    let begin = |path: String| {
+        let fields = [MORE, ("upload-length", "9")];
+        let mut request = request(Method::PUT, &path, &fields, Script::text("1"));
+        request
+            .extensions_mut()
+            .insert(PeerAddr("192.0.2.1:1".parse().unwrap()));
+        let mut files = site.files.clone();
+        async move { files.call(request).await.unwrap().status().as_u16() }
+    };
+    for number in 0..64 {
+        assert_eq!(begin(format!("/{number}")).await, 201);
+    }
+    assert_eq!(begin("/64".to_owned()).await, 503);
+    std::fs::remove_dir_all(site.path(FOLDER)).unwrap();
+    assert_eq!(begin("/64".to_owned()).await, 201);
+}
+
+#[tokio::test]
 async fn a_first_request_that_is_too_long_is_told_the_limit() {
     let site = Site::with(|root| Settings {
         max_upload_bytes: 10,
