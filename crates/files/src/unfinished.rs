@@ -274,6 +274,8 @@ impl Unfinished {
             write_record(&folder, &token, &record)
         });
         if let Err(error) = created {
+            // A part without a record would stay until a server starts a week later.
+            remove_files(&folder, &token);
             self.forget(&token);
             return Err(error);
         }
@@ -512,8 +514,11 @@ fn write_record(folder: &Dir, token: &Token, record: &Record) -> io::Result<()> 
     #[cfg(unix)]
     cap_std::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = folder.open_with(Path::new(&new), &options)?;
-    file.write_all(&text)?;
-    folder.rename(&new, folder, &name)
+    let written = file.write_all(&text);
+    let renamed = written.and_then(|()| folder.rename(&new, folder, &name));
+    renamed.inspect_err(|_| {
+        let _ = folder.remove_file(&new);
+    })
 }
 
 /// Whether a part gets its name in `into` by a rename.

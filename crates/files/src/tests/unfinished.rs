@@ -151,6 +151,18 @@ async fn uploads_that_the_operator_removed_do_not_count() {
 }
 
 #[tokio::test]
+async fn an_upload_whose_record_cannot_be_written_leaves_nothing() {
+    let site = site();
+    let mut request = request(Method::PUT, "/a", &[MORE], Script::text("1"));
+    // Longer than a record may be.
+    request
+        .extensions_mut()
+        .insert(LogUser("x".repeat(70_000).into()));
+    assert_eq!(site.call(request).await.status(), 503);
+    assert_eq!(site.kept(), [PathBuf::new(); 0]);
+}
+
+#[tokio::test]
 async fn a_first_request_that_is_too_long_is_told_the_limit() {
     let site = Site::with(|root| Settings {
         max_upload_bytes: 10,
