@@ -65,6 +65,7 @@ async fn a_part_of_an_upload_whose_preconditions_cannot_be_kept_is_never_stored_
     }
 }
 
+#[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_nobody_may_write_is_replaced_in_parts_too() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -102,6 +103,7 @@ async fn an_upload_does_not_expire_while_its_bytes_arrive() {
     assert_eq!(append.await.unwrap().unwrap().status(), 409);
 }
 
+#[cfg(unix)]
 #[tokio::test]
 async fn requests_to_one_upload_take_turns_when_the_served_folder_was_found_again() {
     let home = tempfile::tempdir().unwrap();
