@@ -161,7 +161,7 @@ async fn an_upload_whose_record_cannot_be_written_leaves_nothing() {
         .extensions_mut()
         .insert(LogUser("x".repeat(70_000).into()));
     assert_eq!(site.call(request).await.status(), 503);
-    assert_eq!(site.kept(), [PathBuf::new(); 0]);
+    assert!(site.kept().is_empty());
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn an_upload_whose_cancellation_is_dropped_before_it_began_goes_on() {
         Settings {
             limits: Limits {
                 jobs_per_peer: 1,
-                ..settings.limits.clone()
+                ..settings.limits
             },
             ..settings
         }
