@@ -232,7 +232,7 @@ async fn begin(
             true => Ok(Created::Plain(order, content)),
             false => Err(respond::text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many uploads are unfinished; send the whole in one request, or try again later",
+                "the server cannot keep this upload in parts now; send the whole in one request, or try again later",
             )),
         };
     };

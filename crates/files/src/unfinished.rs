@@ -526,9 +526,25 @@ fn write_record(folder: &Dir, token: &Token, record: &Record) -> io::Result<()> 
 fn is_on_one_file_system(folder: &Dir, into: &Dir) -> bool {
     use cap_std::fs::MetadataExt as _;
     match (folder.dir_metadata(), into.dir_metadata()) {
-        (Ok(folder), Ok(into)) => folder.dev() == into.dev(),
+        (Ok(of_folder), Ok(of_into)) => of_folder.dev() == of_into.dev() && is_on_one_mount(folder, into),
         _ => false,
     }
+}
+
+/// Volumes of containers are often bind mounts of one file system, and no rename crosses them. Before Linux 5.8, nobody tells.
+#[cfg(target_os = "linux")]
+fn is_on_one_mount(folder: &Dir, into: &Dir) -> bool {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let mount = |of: &Dir| {
+        let known = statx(of, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+        (known.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(known.stx_mnt_id)
+    };
+    mount(folder) == mount(into)
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn is_on_one_mount(_: &Dir, _: &Dir) -> bool {
+    true
 }
 
 #[cfg(not(unix))]

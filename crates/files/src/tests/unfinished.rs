@@ -232,3 +232,46 @@ async fn an_upload_whose_cancellation_is_dropped_before_it_began_goes_on() {
     assert!(second.await.unwrap());
     assert_eq!(site.state(&resource).await, state("2", "?0", ""));
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_part_is_never_kept_on_another_mount_than_that_of_its_file() {
+    use std::process::Command;
+    const INSIDE: &str = "FULLBORE_TEST_MAY_MOUNT";
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).env(INSIDE, "1").output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    if std::env::var_os(INSIDE).is_none() {
+        // The test once more, in a namespace with mounts of its own. Not every system has them.
+        let name = "tests::unfinished::a_part_is_never_kept_on_another_mount_than_that_of_its_file";
+        let program = std::env::current_exe().unwrap();
+        let again = [
+            &["--map-root-user", "--mount"],
+            &[program.to_str().unwrap(), "--exact", name][..],
+        ]
+        .concat();
+        assert!(run("unshare", &again) || !run("unshare", &["--map-root-user", "--mount", "true"]));
+        return;
+    }
+    let site = site();
+    let other = site.outside.join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::create_dir(site.path("sub")).unwrap();
+    let at = site.path("sub");
+    if !run(
+        "mount",
+        &["--bind", other.to_str().unwrap(), at.to_str().unwrap()],
+    ) {
+        return;
+    }
+    // It would have to be renamed to the other mount.
+    let refused = site.send(Method::PUT, "/sub/a", &[MORE], Script::text("1")).await;
+    assert_eq!(refused.status, 503);
+    assert!(site.kept().is_empty());
+    let stored = site.send(Method::PUT, "/sub/a", &[LAST], Script::text("1")).await;
+    assert_eq!(stored.status, 201);
+    let resource = site.created("/a", "1").await;
+    assert_eq!(site.append(&resource, 1, true, Script::of([])).await.status, 201);
+    assert!(run("umount", &[at.to_str().unwrap()]));
+}
