@@ -250,7 +250,7 @@ impl Unfinished {
     ///
     /// # Errors
     /// The error of the system.
-    pub(crate) fn begin(&self, mut record: Record, into: &Dir, name: &str) -> io::Result<Option<Arc<Entry>>> {
+    pub(crate) fn begin(&self, record: Record, into: &Dir, name: &str) -> io::Result<Option<Arc<Entry>>> {
         let mut table = self.table();
         let (folder, is_new) = self.make_folder()?;
         if is_new {
@@ -261,7 +261,11 @@ impl Unfinished {
             return Ok(None);
         }
         let token = Token::new()?;
-        let entry = Entry::new(token.clone(), record.clone(), now(), self.largest);
+        let entry = Entry::new(token.clone(), record, now(), self.largest);
+        // Nobody else has the entry. Its turn is taken until its files are there.
+        let Ok(mut held) = entry.held.try_lock() else {
+            return Ok(None);
+        };
         self.load(&mut table, &folder);
         self.sweep(&mut table, &folder);
         if !self.has_room(&table, &entry) {
@@ -270,9 +274,10 @@ impl Unfinished {
         table.entries.insert(token.clone(), Arc::clone(&entry));
         drop(table);
         let created = PendingFile::create_kept(&folder, &token.part(), into, name).and_then(|()| {
-            record.inode = inode(&folder.symlink_metadata(token.part())?);
-            write_record(&folder, &token, &record)
+            held.record.inode = inode(&folder.symlink_metadata(token.part())?);
+            write_record(&folder, &token, &held.record)
         });
+        drop(held);
         if let Err(error) = created {
             // A part without a record would stay until a server starts a week later.
             remove_files(&folder, &token);

@@ -275,3 +275,19 @@ async fn a_part_is_never_kept_on_another_mount_than_that_of_its_file() {
     assert_eq!(site.append(&resource, 1, true, Script::of([])).await.status, 201);
     assert!(run("umount", &[at.to_str().unwrap()]));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_server_that_was_killed_finds_the_file_of_an_upload_whose_length_came_late() {
+    let mut site = site();
+    let resource = site.created("/a", "12").await;
+    // It tells the length, and breaks off.
+    let fields = [PARTIAL, MORE, ("upload-offset", "2"), ("upload-length", "3")];
+    let told = site
+        .send(Method::PATCH, &resource, &fields, Script::text("3"))
+        .await;
+    assert_eq!(told.status, 204);
+    std::fs::rename(site.part(), site.path("a")).unwrap();
+    site.files = Files::open(&site.root, settings(&site.root)).unwrap();
+    assert_eq!(site.state(&resource).await, state("3", "?1", "3"));
+}
