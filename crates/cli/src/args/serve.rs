@@ -56,7 +56,8 @@ pub(crate) struct FileArgs {
     #[arg(long)]
     pub(crate) compress: bool,
 
-    /// Accept uploads: store them below this folder at the path of the request, or `discard` them [default: refuse them]
+    /// Accept uploads: store them below this folder at the path of the request, or `discard` them. They are served only if the
+    /// folder is ROOT or below it [default: refuse them]
     #[arg(long, value_name = "DIR|discard")]
     pub(crate) uploads: Option<PathBuf>,
 

@@ -351,8 +351,8 @@ fn is_missing(error: &io::Error) -> bool {
 fn cannot_listen(name: &str, error: &io::Error) -> Failure {
     let text = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program listens there; stop it, or use another address with --listen, such as 127.0.0.1:0 for any free \
-             port"
+            "another program listens there; stop it, or use another port with -p or another address with --listen, such as \
+             127.0.0.1:0 for any free port"
                 .to_owned()
         }
         _ if is_missing(error) => {

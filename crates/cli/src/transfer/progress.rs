@@ -13,10 +13,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::figures::grouped;
 
 const BETWEEN_DRAWINGS: Duration = Duration::from_millis(100);
-const KNOWN_LENGTH: &str = "{bar:28} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-const UNKNOWN_LENGTH: &str = "{spinner} {bytes}, {bytes_per_sec}, {elapsed}";
+const KNOWN_LENGTH: &str =
+    "{bar:28} {decimal_bytes} of {decimal_total_bytes}, {decimal_bytes_per_sec}, {eta} left";
+const UNKNOWN_LENGTH: &str = "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}, {elapsed}";
 
-const MANY_FILES: &str = "{spinner} {msg}, {bytes}, {bytes_per_sec}, {elapsed}";
+const MANY_FILES: &str = "{spinner} {msg}, {decimal_bytes}, {decimal_bytes_per_sec}, {elapsed}";
 
 /// The counters, and the line that shows them.
 pub(crate) struct Progress {
