@@ -269,7 +269,13 @@ impl Unfinished {
         self.load(&mut table, &folder);
         self.sweep(&mut table, &folder);
         if !self.has_room(&table, &entry) {
-            return Ok(None);
+            let of_another = |old: &Entry| old.address != entry.address;
+            table
+                .entries
+                .retain(|_, old| of_another(old) || !is_changed_elsewhere(&folder, old));
+            if !self.has_room(&table, &entry) {
+                return Ok(None);
+            }
         }
         table.entries.insert(token.clone(), Arc::clone(&entry));
         drop(table);
@@ -293,6 +299,10 @@ impl Unfinished {
         let found = {
             let mut table = self.table();
             self.load(&mut table, &folder);
+            let found = table.entries.get(token);
+            if found.is_some_and(|entry| is_changed_elsewhere(&folder, entry)) {
+                table.entries.remove(token);
+            }
             table.entries.get(token).cloned()
         };
         let entry = match found {
@@ -307,7 +317,7 @@ impl Unfinished {
                 Arc::clone(table.entries.entry(token.clone()).or_insert(entry))
             }
         };
-        if entry.remaining().is_none() {
+        if is_over(&folder, &entry) {
             remove_files(&folder, token);
             self.forget(token);
             return None;
@@ -472,13 +482,30 @@ impl Unfinished {
         }
         table.swept = now;
         table.entries.retain(|token, entry| {
-            let stays = entry.remaining().is_some() || entry.held.try_lock().is_err();
+            let stays = !is_over(folder, entry) || entry.held.try_lock().is_err();
             if !stays {
                 remove_files(folder, token);
             }
             stays
         });
     }
+}
+
+/// Whether somebody else has completed or removed an upload: another process that serves the same folder, or its operator.
+fn is_changed_elsewhere(folder: &Dir, entry: &Entry) -> bool {
+    let is_unfinished = !entry.is_complete() && entry.held.try_lock().is_ok();
+    let part = || folder.symlink_metadata(entry.token.part());
+    is_unfinished && part().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether the time of an upload is over, also if another process has continued it.
+fn is_over(folder: &Dir, entry: &Entry) -> bool {
+    if entry.remaining().is_some() {
+        return false;
+    }
+    let written = modified(folder, &entry.token.part()).unwrap_or_default();
+    entry.last.fetch_max(written, Ordering::Relaxed);
+    entry.remaining().is_none()
 }
 
 /// Whether a file was left long ago.

@@ -291,3 +291,40 @@ async fn a_server_that_was_killed_finds_the_file_of_an_upload_whose_length_came_
     site.files = Files::open(&site.root, settings(&site.root)).unwrap();
     assert_eq!(site.state(&resource).await, state("3", "?1", "3"));
 }
+
+#[tokio::test]
+async fn what_another_process_did_to_an_upload_is_seen() {
+    let mut site = site();
+    let other = Files::open(&site.root, settings(&site.root)).unwrap();
+    let first = site.files.clone();
+    let begin = |path: &'static str| {
+        let mut request = request(Method::PUT, path, &[MORE], Script::text("1"));
+        request
+            .extensions_mut()
+            .insert(PeerAddr("192.0.2.1:1".parse().unwrap()));
+        let mut files = first.clone();
+        async move { Answer::read(files.call(request).await.unwrap()).await }
+    };
+    // As many uploads of an unknown length as one address may have.
+    let mut resources = Vec::new();
+    for path in ["/a", "/b", "/c", "/d"] {
+        let location = begin(path).await.field("location").to_owned();
+        resources.push(format!("/{}", location.strip_prefix("./").unwrap()));
+    }
+    assert_eq!(begin("/e").await.status, 503);
+    site.files = other;
+    for resource in &resources[..2] {
+        let stored = site.append(resource, 1, true, Script::text("2")).await;
+        assert_eq!(stored.status, 201, "{}", stored.text());
+    }
+    site.append(&resources[2], 1, false, Script::text("2")).await;
+    site.files = first.clone();
+    // What is complete does not count, and the first process learns it from the record.
+    assert_eq!(site.state(&resources[0]).await, state("2", "?1", "2"));
+    assert_eq!(begin("/e").await.status, 201);
+    assert_eq!(begin("/f").await.status, 201);
+    assert_eq!(begin("/g").await.status, 503);
+    // One that was continued elsewhere has not expired.
+    site.entry(&resources[2]).age(Duration::from_secs(25 * 3_600));
+    assert_eq!(site.state(&resources[2]).await, state("2", "?0", ""));
+}
