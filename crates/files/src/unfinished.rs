@@ -246,7 +246,8 @@ impl Unfinished {
         })
     }
 
-    /// Begins an upload to `name` in the folder `into`. `None`: there are too many, or the parts would be on another file system.
+    /// Begins an upload to `name` in the folder `into`. `None`: there are too many, the parts would be on another file system, or
+    /// the server may not write to the folder.
     ///
     /// # Errors
     /// The error of the system.
@@ -257,7 +258,7 @@ impl Unfinished {
             // Somebody has removed all that were in it.
             table.entries.clear();
         }
-        if !is_on_one_file_system(&folder, into) {
+        if !is_on_one_file_system(&folder, into) || !is_writable(into) {
             return Ok(None);
         }
         let token = Token::new()?;
@@ -561,6 +562,20 @@ fn is_on_one_file_system(folder: &Dir, into: &Dir) -> bool {
         (Ok(of_folder), Ok(of_into)) => of_folder.dev() == of_into.dev() && is_on_one_mount(folder, into),
         _ => false,
     }
+}
+
+/// Whether the server may make files in a folder. Parts are elsewhere: only the last request would find out.
+#[cfg(unix)]
+fn is_writable(folder: &Dir) -> bool {
+    use rustix::fs::{Access, AtFlags, accessat};
+    use rustix::io::Errno;
+    let access = accessat(folder, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty());
+    !matches!(access, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS))
+}
+
+#[cfg(not(unix))]
+fn is_writable(_: &Dir) -> bool {
+    true
 }
 
 /// Volumes of containers are often bind mounts of one file system, and no rename crosses them. Before Linux 5.8, nobody tells.

@@ -328,3 +328,20 @@ async fn what_another_process_did_to_an_upload_is_seen() {
     site.entry(&resources[2]).age(Duration::from_secs(25 * 3_600));
     assert_eq!(site.state(&resources[2]).await, state("2", "?0", ""));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_upload_to_a_folder_that_the_server_may_not_write_to_is_refused_with_its_first_bytes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = site();
+    std::fs::create_dir(site.path("sub")).unwrap();
+    let permit = |mode| std::fs::set_permissions(site.path("sub"), std::fs::Permissions::from_mode(mode));
+    permit(0o500).unwrap();
+    let may_write = std::fs::write(site.path("sub/probe"), "").is_ok();
+    let refused = site.send(Method::PUT, "/sub/a", &[MORE], Script::text("1")).await;
+    // Root may write everywhere.
+    assert_eq!(refused.status, if may_write { 201 } else { 503 });
+    let stored = site.send(Method::PUT, "/sub/a", &[LAST], Script::text("1")).await;
+    assert_eq!(stored.status, if may_write { 201 } else { 403 });
+    permit(0o700).unwrap();
+}
