@@ -18,6 +18,7 @@ use crate::reserved::Reserved;
 use crate::resolve::is_hidden;
 use crate::settings::{Settings, Uploads};
 use crate::source::Descriptors;
+use crate::store::is_one_folder;
 use crate::unfinished::Unfinished;
 use crate::upload_limits::UploadLimits;
 use crate::watch::Watch;
@@ -211,7 +212,7 @@ impl UploadTarget {
     fn with_uploads_of(self, before: &UploadTarget) -> UploadTarget {
         match (self, before) {
             (UploadTarget::Directory(folder, new), UploadTarget::Directory(old_folder, old)) => {
-                let unfinished = match is_one(&folder.directory, &old_folder.directory) {
+                let unfinished = match is_one_folder(&folder.directory, &old_folder.directory) {
                     true => Arc::clone(old),
                     false => new,
                 };
@@ -220,21 +221,6 @@ impl UploadTarget {
             (target, _) => target,
         }
     }
-}
-
-#[cfg(unix)]
-fn is_one(folder: &Dir, other: &Dir) -> bool {
-    use cap_std::fs::MetadataExt as _;
-    match (folder.dir_metadata(), other.dir_metadata()) {
-        (Ok(folder), Ok(other)) => (folder.dev(), folder.ino()) == (other.dev(), other.ino()),
-        _ => false,
-    }
-}
-
-/// Folders are not found again here.
-#[cfg(not(unix))]
-fn is_one(_: &Dir, _: &Dir) -> bool {
-    false
 }
 
 fn open(path: &Path) -> Result<Dir, FolderError> {

@@ -267,6 +267,20 @@ fn is_one_file(one: &cap_std::fs::Metadata, other: &cap_std::fs::Metadata) -> bo
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
+/// Whether both are the same folder.
+#[cfg(unix)]
+pub(crate) fn is_one_folder(one: &Dir, other: &Dir) -> bool {
+    match (one.dir_metadata(), other.dir_metadata()) {
+        (Ok(one), Ok(other)) => is_one_file(&one, &other),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_one_folder(_: &Dir, _: &Dir) -> bool {
+    false
+}
+
 #[cfg(not(unix))]
 fn is_one_file(_: &cap_std::fs::Metadata, _: &cap_std::fs::Metadata) -> bool {
     true

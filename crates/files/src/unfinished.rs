@@ -9,14 +9,14 @@ use std::io::{self, Read as _, Write as _};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cap_std::fs::{Dir, DirBuilder, OpenOptions};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedMutexGuard, watch};
 
-use crate::store::{Kept, PendingFile};
+use crate::store::{Kept, PendingFile, is_one_folder};
 
 /// The folder, below that for uploads.
 const FOLDER: &str = ".fullbore-uploads";
@@ -235,6 +235,8 @@ struct Table {
     is_loaded: bool,
     /// When expired uploads were looked for, in seconds since 1970.
     swept: u64,
+    /// The folder, while parts in it are being received.
+    open: Weak<Dir>,
 }
 
 impl Unfinished {
@@ -342,7 +344,7 @@ impl Unfinished {
     /// # Errors
     /// The error of the system.
     pub(crate) fn part(&self, token: &Token) -> io::Result<Kept> {
-        let directory = Arc::new(self.root.open_dir(FOLDER)?);
+        let directory = self.shared_folder()?;
         let name = token.part();
         let offset = directory.metadata(&name)?.len();
         Ok(Kept {
@@ -350,6 +352,20 @@ impl Unfinished {
             name,
             offset,
         })
+    }
+
+    /// The open folder of all parts that are being received. A request that has received nothing has no descriptor of its own.
+    fn shared_folder(&self) -> io::Result<Arc<Dir>> {
+        let now = self.root.open_dir(FOLDER)?;
+        let mut table = self.table();
+        match table.open.upgrade() {
+            Some(open) if is_one_folder(&open, &now) => Ok(open),
+            _ => {
+                let now = Arc::new(now);
+                table.open = Arc::downgrade(&now);
+                Ok(now)
+            }
+        }
     }
 
     /// Writes the record anew.

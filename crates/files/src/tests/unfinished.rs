@@ -345,3 +345,22 @@ async fn an_upload_to_a_folder_that_the_server_may_not_write_to_is_refused_with_
     assert_eq!(stored.status, if may_write { 201 } else { 403 });
     permit(0o700).unwrap();
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn all_parts_that_are_being_received_share_one_descriptor_of_their_folder() {
+    let site = site();
+    let UploadTarget::Directory(_, unfinished) = &site.files.shared_for_tests().uploads else {
+        panic!("there are no uploads");
+    };
+    let part = |resource: &str| unfinished.part(&site.entry(resource).token).unwrap().directory;
+    let one = part(&site.created("/a", "1").await);
+    assert!(std::sync::Arc::ptr_eq(
+        &one,
+        &part(&site.created("/b", "1").await)
+    ));
+    // Another folder has taken its name.
+    std::fs::rename(site.path(FOLDER), site.path("removed")).unwrap();
+    let other = part(&site.created("/c", "1").await);
+    assert!(!std::sync::Arc::ptr_eq(&one, &other));
+}
