@@ -48,6 +48,8 @@ pub(crate) struct PendingFile {
     /// Its temporary name, if it has one.
     temporary: Option<String>,
     is_kept: bool,
+    /// It has the time that its sender gave.
+    is_dated: bool,
 }
 
 /// A complete upload.
@@ -115,6 +117,7 @@ impl PendingFile {
                 file,
                 temporary: None,
                 is_kept: false,
+                is_dated: false,
             }),
             None => PendingFile::create_named(directory, name),
         }
@@ -132,6 +135,7 @@ impl PendingFile {
             file: file.into_std(),
             temporary: Some(temporary),
             is_kept: false,
+            is_dated: false,
         })
     }
 
@@ -175,6 +179,7 @@ impl PendingFile {
             file,
             temporary: Some(kept.name.clone()),
             is_kept: true,
+            is_dated: false,
         })
     }
 
@@ -192,9 +197,10 @@ impl PendingFile {
     }
 
     /// Sets the time of its modification. Returns whether the file system has it.
-    pub(crate) fn set_modified(&self, second: ModifiedSecond) -> bool {
+    pub(crate) fn set_modified(&mut self, second: ModifiedSecond) -> bool {
         let time = second.time(SystemTime::now());
-        time.is_some_and(|time| self.file.set_modified(time).is_ok())
+        self.is_dated = time.is_some_and(|time| self.file.set_modified(time).is_ok());
+        self.is_dated
     }
 
     /// Gives the file its name in the folder `into`; with `replace`, in place of an existing file.
@@ -241,6 +247,10 @@ impl Drop for PendingFile {
         if let Some(temporary) = self.temporary.as_ref().filter(|_| !self.is_kept) {
             // Nothing more can be done if this fails.
             let _ = self.directory.remove_file(temporary);
+        }
+        if self.is_kept && self.is_dated && self.temporary.is_some() {
+            // It was not published. A part's own time says when it expires.
+            let _ = self.file.set_modified(SystemTime::now());
         }
     }
 }
@@ -500,6 +510,31 @@ mod tests {
             of(-5),
             Some(UNIX_EPOCH - Duration::from_secs(5) + Duration::from_nanos(250))
         );
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_published_has_its_own_time_again() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        std::fs::write(path("part"), "one").unwrap();
+        std::fs::write(path("taken"), "").unwrap();
+        let kept = Kept {
+            directory: directory(root.path()),
+            name: "part".to_owned(),
+            offset: 3,
+        };
+        let second = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let whole = second..second + Duration::from_secs(1);
+        let publish = |name: &str| {
+            let mut file = PendingFile::resume(&kept).unwrap();
+            assert!(file.set_modified(ModifiedSecond(1_000_000_000)));
+            file.publish(&kept.directory, name, false).is_ok()
+        };
+        let modified = |name: &str| std::fs::metadata(path(name)).unwrap().modified().unwrap();
+        assert!(!publish("taken"));
+        assert!(!whole.contains(&modified("part")));
+        assert!(publish("free"));
+        assert!(whole.contains(&modified("free")));
     }
 
     #[cfg(unix)]

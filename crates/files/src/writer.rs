@@ -200,7 +200,7 @@ impl Writer {
                 let written = begun.write(&limits, &destination, &batch);
                 written.map_err(Failure::Io)?;
                 // A file system without such times has the upload's.
-                let is_dated = self.modified.zip(begun.file.as_ref());
+                let is_dated = self.modified.zip(begun.file.as_mut());
                 let is_dated = is_dated.is_some_and(|(second, file)| file.set_modified(second));
                 let published = begun.publish(&limits, &destination, replace, demand)?;
                 Ok(Published {
