@@ -43,6 +43,9 @@ const MOST_RECORD_BYTES: usize = 64 << 10;
 /// How often expired uploads are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
+/// How often the records of other processes are read: one that is being replaced may begin uploads after the first time.
+const LOAD_EVERY: Duration = Duration::from_secs(60 * 60);
+
 /// Whether this is the name of the folder for unfinished uploads, which no request may read. File systems may not regard case.
 pub(crate) fn is_private(name: &str) -> bool {
     name.eq_ignore_ascii_case(FOLDER)
@@ -231,8 +234,8 @@ pub(crate) struct Unfinished {
 #[derive(Debug, Default)]
 struct Table {
     entries: HashMap<Token, Arc<Entry>>,
-    /// Whether the records of earlier processes were read.
-    is_loaded: bool,
+    /// When the records of other processes were read, in seconds since 1970.
+    loaded: Option<u64>,
     /// When expired uploads were looked for, in seconds since 1970.
     swept: u64,
     /// The folder, while parts in it are being received.
@@ -302,6 +305,7 @@ impl Unfinished {
         let found = {
             let mut table = self.table();
             self.load(&mut table, &folder);
+            self.sweep(&mut table, &folder);
             let found = table.entries.get(token);
             if found.is_some_and(|entry| is_changed_elsewhere(&folder, entry)) {
                 table.entries.remove(token);
@@ -411,6 +415,13 @@ impl Unfinished {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has the next request read the records of other processes and look for expired uploads.
+    #[cfg(test)]
+    pub(crate) fn hurry(&self) {
+        let mut table = self.table();
+        (table.loaded, table.swept) = (None, 0);
+    }
+
     fn forget(&self, token: &Token) {
         self.table().entries.remove(token);
     }
@@ -440,16 +451,27 @@ impl Unfinished {
                 || of_one().count() < MOST_OF_ONE && claimed <= self.largest.saturating_mul(LARGEST_OF_ONE))
     }
 
-    /// Reads the records of earlier processes, once.
+    /// Reads the records of other processes, now and then.
     fn load(&self, table: &mut Table, folder: &Dir) {
-        if std::mem::replace(&mut table.is_loaded, true) {
+        let now = now();
+        if table
+            .loaded
+            .is_some_and(|at| now.abs_diff(at) < LOAD_EVERY.as_secs())
+        {
             return;
         }
+        table.loaded = Some(now);
         let Ok(entries) = folder.entries() else { return };
         for entry in entries.flatten().take(4 * (MOST + MOST_COMPLETE)) {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let token = name.split('.').next().and_then(Token::parse);
+            if token
+                .as_ref()
+                .is_some_and(|token| table.entries.contains_key(token))
+            {
+                continue;
+            }
             let loaded = token.and_then(|token| {
                 let entry = self.read(folder, &token)?;
                 Some((token, entry))

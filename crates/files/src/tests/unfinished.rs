@@ -364,3 +364,29 @@ async fn all_parts_that_are_being_received_share_one_descriptor_of_their_folder(
     let other = part(&site.created("/c", "1").await);
     assert!(!std::sync::Arc::ptr_eq(&one, &other));
 }
+
+#[tokio::test]
+async fn what_another_process_left_is_removed_when_its_time_is_over() {
+    let mut site = site();
+    let mine = site.created("/a", "12").await;
+    let first = site.files.clone();
+    site.files = Files::open(&site.root, settings(&site.root)).unwrap();
+    let theirs = site.created("/b", "12").await;
+    site.files = first;
+    let part = |resource: &str| {
+        let token = resource.rsplit_once('=').unwrap().1;
+        site.path(FOLDER).join(format!("{token}.part"))
+    };
+    let file = std::fs::File::options().write(true).open(part(&theirs)).unwrap();
+    let day = Duration::from_secs(25 * 3_600);
+    file.set_modified(std::time::SystemTime::now() - day).unwrap();
+    let UploadTarget::Directory(_, unfinished) = &site.files.shared_for_tests().uploads else {
+        panic!("there are no uploads");
+    };
+    let before = site.entry(&mine);
+    unfinished.hurry();
+    assert_eq!(site.state(&mine).await, state("2", "?0", ""));
+    assert!(!part(&theirs).exists() && part(&mine).exists());
+    // Requests still take turns.
+    assert!(std::sync::Arc::ptr_eq(&before, &site.entry(&mine)));
+}
