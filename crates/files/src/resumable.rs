@@ -365,6 +365,9 @@ async fn resume(
         return Err(mismatch(kept.offset, stated));
     }
     let length = asked.length(stated, content.announced, turn.held.record.length)?;
+    if length.is_some_and(|length| length < stated) {
+        return Err(inconsistent("the upload already has more bytes than this length"));
+    }
     if length.is_some_and(|length| length > largest) {
         return Err(too_large(crate::body_length::too_large(largest), largest));
     }

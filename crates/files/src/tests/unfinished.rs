@@ -390,3 +390,50 @@ async fn what_another_process_left_is_removed_when_its_time_is_over() {
     // Requests still take turns.
     assert!(std::sync::Arc::ptr_eq(&before, &site.entry(&mine)));
 }
+
+#[tokio::test]
+async fn a_handler_that_is_dropped_at_any_point_loses_and_repeats_no_byte() {
+    let site = site();
+    let data = "1234567890";
+    for polls in 0..60 {
+        let path = format!("/{polls}");
+        let resource = site.created(&path, "12").await;
+        for method in [Method::PATCH, Method::HEAD, Method::PATCH] {
+            let (told, _, _) = site.state(&resource).await.unwrap();
+            let offset: usize = told.parse().unwrap();
+            let steps = data[offset..]
+                .bytes()
+                .take(3)
+                .map(|byte| Step::Data(vec![byte].into()));
+            let fields = [PARTIAL, MORE, ("upload-offset", told.as_str())];
+            let request = request(method, &resource, &fields, Script::of(steps));
+            let mut dropped = Box::pin(site.call(request));
+            for _ in 0..polls {
+                tokio::task::yield_now().await;
+                let is_ready = std::future::poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx).is_ready()));
+                if is_ready.await {
+                    break;
+                }
+            }
+        }
+        let (told, complete, _) = site.state(&resource).await.unwrap();
+        assert_eq!(complete, "?0");
+        let offset: usize = told.parse().unwrap();
+        let rest = Script::of([Step::Data(data[offset..].into())]);
+        let stored = site.append(&resource, offset as u64, true, rest).await;
+        assert_eq!(stored.status, 201, "{}", stored.text());
+        assert_eq!(read(site.path(&path[1..])), data, "{polls}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_below_the_offset_is_refused_and_not_remembered() {
+    let site = site();
+    let resource = site.created("/a", "1234").await;
+    let fields = [PARTIAL, LAST, ("upload-offset", "4"), ("upload-length", "3")];
+    let refused = site.send(Method::PATCH, &resource, &fields, Script::of([])).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("#inconsistent-upload-length"));
+    assert_eq!(site.state(&resource).await, state("4", "?0", ""));
+    assert_eq!(site.append(&resource, 4, true, Script::of([])).await.status, 201);
+}
