@@ -405,9 +405,20 @@ impl Means<'_> {
         let target = Target::parse(head.uri.path()).map_err(|error| bad_path(error).into_response())?;
         let token = Token::parse(token).ok_or_else(unknown)?;
         let unfinished = Arc::clone(self.unfinished);
-        let found = self.job(move || unfinished.find(&token)).await?;
+        // Requests take turns as they arrive: the job of a later one may be done before that of an earlier one.
+        let known = unfinished.known(&token);
+        let turn = match &known {
+            Some(known) => Some(known.turn().await),
+            None => None,
+        };
+        let held = known.clone();
+        let found = self.job(move || unfinished.find(&token, held.as_ref())).await?;
         let entry = found.ok_or_else(unknown)?;
-        let turn = entry.turn().await;
+        let is_known = known.is_some_and(|known| Arc::ptr_eq(&known, &entry));
+        let turn = match turn.filter(|_| is_known) {
+            Some(turn) => turn,
+            None => entry.turn().await,
+        };
         let record = &turn.held.record;
         let is_of_this = record.owner == owner(head)
             && record.names == self.store.folder.below(target.names())

@@ -299,15 +299,24 @@ impl Unfinished {
         Ok(Some(entry))
     }
 
-    /// Finds an upload.
-    pub(crate) fn find(&self, token: &Token) -> Option<Arc<Entry>> {
+    /// The upload, if it is known without a look at the disk. Does not block.
+    pub(crate) fn known(&self, token: &Token) -> Option<Arc<Entry>> {
+        self.table.try_lock().ok()?.entries.get(token).cloned()
+    }
+
+    /// Finds an upload. The caller may have the turn of `held`.
+    pub(crate) fn find(&self, token: &Token, held: Option<&Arc<Entry>>) -> Option<Arc<Entry>> {
         let folder = self.root.open_dir(FOLDER).ok()?;
         let found = {
             let mut table = self.table();
             self.load(&mut table, &folder);
             self.sweep(&mut table, &folder);
             let found = table.entries.get(token);
-            if found.is_some_and(|entry| is_changed_elsewhere(&folder, entry)) {
+            let is_changed = |entry: &Arc<Entry>| match held {
+                Some(held) if Arc::ptr_eq(held, entry) => is_part_gone(&folder, entry),
+                _ => is_changed_elsewhere(&folder, entry),
+            };
+            if found.is_some_and(is_changed) {
                 table.entries.remove(token);
             }
             table.entries.get(token).cloned()
@@ -532,9 +541,13 @@ impl Unfinished {
 
 /// Whether somebody else has completed or removed an upload: another process that serves the same folder, or its operator.
 fn is_changed_elsewhere(folder: &Dir, entry: &Entry) -> bool {
-    let is_unfinished = !entry.is_complete() && entry.held.try_lock().is_ok();
+    entry.held.try_lock().is_ok() && is_part_gone(folder, entry)
+}
+
+/// Whether an upload should have a part and has none.
+fn is_part_gone(folder: &Dir, entry: &Entry) -> bool {
     let part = || folder.symlink_metadata(entry.token.part());
-    is_unfinished && part().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    !entry.is_complete() && part().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Whether the time of an upload is over, also if another process has continued it.

@@ -31,7 +31,7 @@ impl Site {
             panic!("there are no uploads");
         };
         let token = Token::parse(resource.rsplit_once('=').unwrap().1).unwrap();
-        unfinished.find(&token).unwrap()
+        unfinished.find(&token, None).unwrap()
     }
 
     /// Waits until so many bytes are in the part.
@@ -436,4 +436,41 @@ async fn a_length_below_the_offset_is_refused_and_not_remembered() {
     assert!(refused.text().contains("#inconsistent-upload-length"));
     assert_eq!(site.state(&resource).await, state("4", "?0", ""));
     assert_eq!(site.append(&resource, 4, true, Script::of([])).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_request_that_arrived_first_changes_nothing_after_the_offset_was_told() {
+    let site = Site::with(|root| {
+        let settings = settings(root);
+        let limits = Limits {
+            jobs_per_peer: 1,
+            ..settings.limits
+        };
+        Settings { limits, ..settings }
+    });
+    let resource = site.created("/a", "12").await;
+    // The jobs of the first request have to wait.
+    let address = PeerAddr("192.0.2.1:1".parse().unwrap());
+    let peer = Some(crate::peer::Peer::at(address.0.ip()));
+    let (gate, closed) = std::sync::mpsc::channel::<()>();
+    let jobs = &site.files.shared_for_tests().jobs;
+    let blocker = jobs.begin(&tokio::runtime::Handle::current(), peer, move || {
+        closed.recv().is_err()
+    });
+    let fields = [PARTIAL, MORE, ("upload-offset", "2")];
+    let mut append = request(Method::PATCH, &resource, &fields, Script::text("34"));
+    append.extensions_mut().insert(address);
+    let append = tokio::spawn(site.files.clone().call(append));
+    tokio::task::yield_now().await;
+    let head = request(Method::HEAD, &resource, &[], Script::of([]));
+    let head = tokio::spawn(site.files.clone().call(head));
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    drop(gate);
+    assert!(blocker.await.unwrap());
+    let told = head.await.unwrap().unwrap().headers()["upload-offset"].clone();
+    append.await.unwrap().unwrap();
+    let (offset, _, _) = site.state(&resource).await.unwrap();
+    assert_eq!(told, offset);
 }
