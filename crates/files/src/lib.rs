@@ -96,6 +96,7 @@ mod writer;
 pub use file_body::ServeBody;
 pub use fullbore::server::PeerAddr;
 pub use log::{Log, LogBody, LogFormat, LogFuture, LogLimits, LogUser, LogWriter};
+pub use resumable::is_upload_resource;
 pub use service::{Files, ServeFuture};
 pub use settings::{Settings, Uploads};
 pub use shared::FolderError;

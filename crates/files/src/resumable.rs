@@ -129,6 +129,11 @@ pub(crate) struct Means<'a> {
     pub(crate) peer: Option<Peer>,
 }
 
+/// Whether a query is that of an upload resource.
+pub fn is_upload_resource(query: &str) -> bool {
+    query.starts_with(QUERY)
+}
+
 /// The token of an upload resource; `None` for other targets. It may be anything.
 pub(crate) fn token(uri: &Uri) -> Option<&str> {
     uri.query()?.strip_prefix(QUERY)

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fullbore::Incoming;
 use fullbore::body::Chunk;
 use fullbore::server::PeerAddr;
-use fullbore_files::{Files, LogUser, Uploads};
+use fullbore_files::{Files, LogUser, Uploads, is_upload_resource};
 use fullbore_proxy::Proxy;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, LOCATION};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -239,7 +239,14 @@ impl Service<Request<Incoming>> for Guarded {
             return Box::pin(std::future::ready(Ok(self.policy.add_fields(response))));
         }
         let gate = self.policy.gate.as_ref();
-        let credentials = match gate.map(|gate| gate.look(request.method(), request.headers())) {
+        // An unfinished upload is its user's: a client that sends no password unless it is asked for one has to be asked.
+        let is_of_upload = request.uri().query().is_some_and(is_upload_resource);
+        let method = if is_of_upload {
+            &Method::PATCH
+        } else {
+            request.method()
+        };
+        let credentials = match gate.map(|gate| gate.look(method, request.headers())) {
             None | Some(Verdict::Open) => return self.pass(request, None),
             Some(Verdict::Admitted(user)) => return self.pass(request, Some(user)),
             Some(Verdict::Refused(response)) => return self.refuse(response),

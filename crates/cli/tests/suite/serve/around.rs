@@ -344,3 +344,17 @@ fn the_address_of_a_client_behind_a_trusted_proxy_stands_in_the_log_and_counts_i
     assert_eq!(wrong("192.0.2.8")?, "401", "another client of the same proxy");
     Ok(())
 }
+
+#[test]
+fn who_asks_for_an_upload_without_a_password_is_asked_for_one() -> TestResult {
+    let ann = entry("ann", "secret")?;
+    let (_folder, _site, origin) = site(&["--uploads", ".", "--auth-write", &ann])?;
+    let resource = format!("/a.txt?upload-resource={}", "0".repeat(32));
+    for (fields, expected) in [("", "401"), ("authorization: Basic YW5uOnNlY3JldA==\r\n", "404")] {
+        let response = ask_over_tcp(&origin, &format!("HEAD {resource}"), fields)?;
+        assert_eq!(status(&response), expected, "{fields}");
+    }
+    let response = ask_over_tcp(&origin, "HEAD /a.txt", "")?;
+    assert_eq!(status(&response), "200");
+    Ok(())
+}
