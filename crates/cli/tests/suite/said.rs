@@ -214,15 +214,15 @@ fn the_total_of_the_bar_is_the_length_of_the_body_after_each_resume() -> TestRes
     let (status, screen) = crate::support::terminal::on_terminal(command, false)?;
     assert!(status.success(), "{screen}");
     assert_eq!(server.asked(), 3);
-    // "488.28 KiB of 976.56 KiB, "
+    // "500.00 kB of 1.00 MB, "
     let totals: BTreeSet<&str> = screen
         .split(" of ")
         .skip(1)
         .filter_map(|text| text.split_once(','))
         .map(|(total, _)| total)
-        .filter(|total| total.ends_with("iB"))
+        .filter(|total| total.ends_with("MB"))
         .collect();
-    assert_eq!(totals, BTreeSet::from(["976.56 KiB"]), "{screen}");
+    assert_eq!(totals, BTreeSet::from(["1.00 MB"]), "{screen}");
     assert!(
         screen.contains("1,000,000 bytes in "),
         "no summary on a terminal: {screen}"
