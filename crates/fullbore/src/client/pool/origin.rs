@@ -215,12 +215,12 @@ impl OriginPool {
                 return Ok(lease);
             }
             // The connection began to close while this request was woken.
-            if let Some(error) = lease
-                .handle
-                .failure()
-                .filter(|_| !lease.handle.is_other_version())
-            {
-                return Err(error);
+            if let Some(error) = lease.handle.failure() {
+                // Whether the peer speaks another version is known once the pool has learnt from the end.
+                lease.handle.settled().await;
+                if !lease.handle.is_other_version() {
+                    return Err(error);
+                }
             }
         }
     }
