@@ -75,9 +75,8 @@ fn curls_line(line: &str, bytes: u64) -> Result<f64, Error> {
     }
 }
 
-/// Downloads many URLs over one connection with curl, accepting any certificate; wall time of the whole process, since
-/// curl tells no total.
-pub(crate) fn curl_many(cx: &Context, config: &Path, at_once: u32, limit: Duration) -> Result<f64, Error> {
+/// curl for many transfers over HTTP/2, accepting any certificate.
+pub(crate) fn curl_parallel(at_once: u32) -> Command {
     let mut command = Command::new("curl");
     // Without the last flag the meter of parallel transfers is printed in spite of `--silent`, over any error.
     command.args([
@@ -88,9 +87,15 @@ pub(crate) fn curl_many(cx: &Context, config: &Path, at_once: u32, limit: Durati
         "--insecure",
         "--no-progress-meter",
     ]);
+    command.args(["--parallel", "--parallel-max", &at_once.to_string()]);
     command
-        .args(["--parallel", "--parallel-max", &at_once.to_string(), "--config"])
-        .arg(config);
+}
+
+/// Downloads many URLs over one connection with curl, accepting any certificate; wall time of the whole process, since
+/// curl tells no total.
+pub(crate) fn curl_many(cx: &Context, config: &Path, at_once: u32, limit: Duration) -> Result<f64, Error> {
+    let mut command = curl_parallel(at_once);
+    command.arg("--config").arg(config);
     let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
     Ok(output.wall.as_secs_f64())
 }

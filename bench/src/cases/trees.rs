@@ -12,6 +12,7 @@ use crate::comparison::{Candidate, compare, speedup};
 use crate::context::{Context, make_file};
 use crate::error::Error;
 use crate::markdown::Table;
+use crate::peers;
 use crate::process;
 use crate::program;
 use crate::route::{self, Route};
@@ -25,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The share of packets that are lost on the second path.
 const LOSS: f64 = 0.001;
 /// The most that curl took before 8.16.
-const CURL_AT_ONCE: &str = "300";
+const CURL_AT_ONCE: u32 = 300;
 /// The most connections of aria2, and of files at once that rclone is told to have.
 const AT_ONCE: &str = "16";
 
@@ -167,7 +168,7 @@ fn downloads<'a>(
     let mut aria2 = Command::new("aria2c");
     aria2.args(["-q", "--check-certificate=false", "-j", AT_ONCE, "-d"]);
     aria2.arg(target).arg("-i").arg(&urls);
-    let mut curl = curl();
+    let mut curl = peers::curl_parallel(CURL_AT_ONCE);
     curl.arg("--create-dirs").arg("--config").arg(&config);
     Ok(vec![
         candidate(cx, "fullbore get -r", true, places, true, get(&[])),
@@ -198,7 +199,7 @@ fn uploads<'a>(cx: &'a Context, places: &'a Places, origin: &str) -> Result<Vec<
         command.args(["--insecure"]).args(more).arg(&source).arg(origin);
         command
     };
-    let mut curl = curl();
+    let mut curl = peers::curl_parallel(CURL_AT_ONCE);
     curl.args(["--output", "/dev/null", "--config"]).arg(&config);
     Ok(vec![
         candidate(cx, "fullbore put", true, places, true, put(&[])),
@@ -212,20 +213,6 @@ fn uploads<'a>(cx: &'a Context, places: &'a Places, origin: &str) -> Result<Vec<
         ),
         candidate(cx, "curl -Z, a list", false, places, true, curl),
     ])
-}
-
-fn curl() -> Command {
-    let mut command = Command::new("curl");
-    command.args([
-        "--silent",
-        "--show-error",
-        "--fail",
-        "--http2",
-        "--insecure",
-        "--no-progress-meter",
-    ]);
-    command.args(["--parallel", "--parallel-max", CURL_AT_ONCE]);
-    command
 }
 
 /// A client whose command leaves all files in the target, which is empty before with `is_fresh`.
