@@ -23,6 +23,23 @@ pub(crate) fn body(seed: u32) -> Vec<u8> {
         .collect()
 }
 
+/// The fields of a field block, as text.
+pub(crate) fn fields(decoder: &mut Decoder, block: &[u8]) -> io::Result<HashMap<String, String>> {
+    let limits = FieldLimits {
+        max_bytes: 1 << 16,
+        max_fields: 100,
+    };
+    let mut section = FieldSection::new();
+    decoder
+        .decode(block, &limits, &mut section)
+        .map_err(io::Error::other)?;
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let fields = section.fields().iter();
+    Ok(fields
+        .map(|field| (text(field.name.as_bytes()), text(field.value.as_bytes())))
+        .collect())
+}
+
 /// A request as a server sees it.
 pub(crate) struct Asked {
     pub(crate) stream: u32,
@@ -38,21 +55,8 @@ impl Asked {
     }
 
     fn read(stream: u32, decoder: &mut Decoder, block: &[u8]) -> io::Result<Self> {
-        let limits = FieldLimits {
-            max_bytes: 1 << 16,
-            max_fields: 100,
-        };
-        let mut section = FieldSection::new();
-        decoder
-            .decode(block, &limits, &mut section)
-            .map_err(io::Error::other)?;
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-        let fields = section.fields().iter();
-        let fields = fields.map(|field| (text(field.name.as_bytes()), text(field.value.as_bytes())));
-        Ok(Asked {
-            stream,
-            fields: fields.collect(),
-        })
+        let fields = fields(decoder, block)?;
+        Ok(Asked { stream, fields })
     }
 
     pub(crate) fn is_whole(&self) -> bool {

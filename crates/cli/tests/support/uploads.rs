@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fullbore_proto::hpack::{Decoder, FieldLimits, FieldSection};
+use fullbore_proto::hpack::Decoder;
 use fullbore_testing::peer::BlockingPeer;
 
 use super::frames::{self, END_STREAM, Frame};
-use super::scripted::head;
+use super::scripted::{fields, head};
 use super::{Ended, TestResult, ended, peer, program};
 
 /// A request, and what was read of its body.
@@ -192,19 +192,7 @@ fn receive(peer: &mut BlockingPeer<&mut TcpStream>) -> io::Result<Frame> {
 }
 
 fn read(stream: u32, decoder: &mut Decoder, block: &[u8]) -> io::Result<Asked> {
-    let limits = FieldLimits {
-        max_bytes: 1 << 16,
-        max_fields: 100,
-    };
-    let mut section = FieldSection::new();
-    decoder
-        .decode(block, &limits, &mut section)
-        .map_err(io::Error::other)?;
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-    let fields = section.fields().iter();
-    let mut fields: HashMap<_, _> = fields
-        .map(|field| (text(field.name.as_bytes()), text(field.value.as_bytes())))
-        .collect();
+    let mut fields = fields(decoder, block)?;
     Ok(Asked {
         method: fields.remove(":method").unwrap_or_default(),
         path: fields.remove(":path").unwrap_or_default(),
