@@ -9,17 +9,12 @@ use std::ffi::OsString;
 use std::io;
 
 use cap_std::fs::{Dir, DirEntry};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::{percent_decode_str, percent_encode};
+
+use crate::resolve::RESERVED;
 
 /// How many names are read for each one on a page.
 const READ: usize = 100;
-
-/// What a query may have as it is (RFC 3986 section 2.3).
-const QUERY: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 /// The part of a query in front of the octets of a name.
 const AFTER: &str = "after=";
@@ -78,7 +73,12 @@ pub(crate) fn read(
     }
     let held = held.into_sorted_vec();
     let last = held.last().filter(|_| has_more);
-    let next = last.map(|last| format!("?{AFTER}{}", percent_encode(last.name.as_encoded_bytes(), QUERY)));
+    let next = last.map(|last| {
+        format!(
+            "?{AFTER}{}",
+            percent_encode(last.name.as_encoded_bytes(), RESERVED)
+        )
+    });
     Ok(Names {
         entries: held.into_iter().map(|held| held.entry).collect(),
         next,

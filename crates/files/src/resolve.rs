@@ -11,8 +11,8 @@ pub(crate) const MAX_NAME_BYTES: usize = 255;
 /// The longest path, in bytes: Linux's `PATH_MAX` without the final NUL.
 const MAX_PATH_BYTES: usize = 4095;
 
-/// The characters escaped in a path that we write: all but RFC 3986's `unreserved`.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+/// The characters escaped in a path or a query that we write: all but RFC 3986's `unreserved`.
+pub(crate) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -138,7 +138,7 @@ pub(crate) fn is_hidden(names: &[String]) -> bool {
 
 /// A name, escaped for use as one segment of a path.
 pub(crate) fn encode(name: &str) -> impl std::fmt::Display + '_ {
-    utf8_percent_encode(name, SEGMENT)
+    utf8_percent_encode(name, RESERVED)
 }
 
 /// Decodes one segment, once. Escapes that remain are part of the name.

@@ -255,11 +255,7 @@ async fn begin(
     }
     let turn = entry.turn().await;
     Ok(Created::Resumable(Box::new(Transfer {
-        cache: Arc::clone(store.cache),
-        limits: Arc::clone(store.limits),
-        unfinished: Arc::clone(means.unfinished),
-        peer: means.peer,
-        largest,
+        storage: means.storage(),
         order,
         entry,
         turn,
@@ -385,11 +381,7 @@ async fn resume(
     }
     let order = order_of(store, target, &turn.held.record, means.peer)?;
     Ok(Box::new(Transfer {
-        cache: Arc::clone(store.cache),
-        limits: Arc::clone(store.limits),
-        unfinished: Arc::clone(means.unfinished),
-        peer: means.peer,
-        largest,
+        storage: means.storage(),
         order,
         entry,
         turn,
@@ -434,6 +426,17 @@ impl Means<'_> {
         }
     }
 
+    /// The same for a task of its own.
+    fn storage(&self) -> Storage {
+        Storage {
+            cache: Arc::clone(self.store.cache),
+            limits: Arc::clone(self.store.limits),
+            unfinished: Arc::clone(self.unfinished),
+            peer: self.peer,
+            largest: self.store.settings.max_upload_bytes,
+        }
+    }
+
     /// Runs a job that blocks.
     async fn job<T: Send + 'static>(
         &self,
@@ -448,13 +451,19 @@ impl Means<'_> {
     }
 }
 
-/// The content of one request on its way to the part of its upload.
-struct Transfer {
+/// What stores the content of a request.
+struct Storage {
     cache: Arc<Cache>,
     limits: Arc<UploadLimits>,
     unfinished: Arc<Unfinished>,
     peer: Option<Peer>,
+    /// The largest upload, in bytes.
     largest: u64,
+}
+
+/// The content of one request on its way to the part of its upload.
+struct Transfer {
+    storage: Storage,
     order: Order,
     entry: Arc<Entry>,
     turn: Turn,
@@ -498,7 +507,10 @@ impl Transfer {
     where
         B: Body<Data = Bytes>,
     {
-        let (limits, to) = (Arc::clone(&self.limits), Arc::clone(&self.order.destination));
+        let (limits, to) = (
+            Arc::clone(&self.storage.limits),
+            Arc::clone(&self.order.destination),
+        );
         let mut writer = Writer::resuming(limits, to, self.kept.clone());
         writer.set_modified(
             self.turn
@@ -526,7 +538,10 @@ impl Transfer {
                 self.remove().await;
                 match self.turn.held.record.length {
                     Some(_) => inconsistent("the upload is longer than its length; it was removed"),
-                    None => too_large(crate::body_length::too_large(self.largest), self.largest),
+                    None => too_large(
+                        crate::body_length::too_large(self.storage.largest),
+                        self.storage.largest,
+                    ),
                 }
             }
         }
@@ -538,7 +553,7 @@ impl Transfer {
     {
         let failed = |error| Cut::Refused(failure(&error));
         let length = self.turn.held.record.length;
-        let most = length.unwrap_or(self.largest);
+        let most = length.unwrap_or(self.storage.largest);
         let step = TELL_EVERY.max(length.unwrap_or_default() / TELLS);
         let mut tell_at = self.kept.offset.saturating_add(step);
         loop {
@@ -586,7 +601,7 @@ impl Transfer {
         respond::with(
             response,
             UPLOAD_LIMIT.clone(),
-            limit(self.largest, Some(&self.entry)),
+            limit(self.storage.largest, Some(&self.entry)),
         )
     }
 
@@ -597,11 +612,11 @@ impl Transfer {
             let _ = writer.keep().await;
             return inconsistent("the upload is shorter than its length");
         }
-        let (published, ends) = match self.order.publish(&self.cache, writer, length).await {
+        let (published, ends) = match self.order.publish(&self.storage.cache, writer, length).await {
             Ok(response) => {
                 self.turn.held.record.complete = Some(length);
                 let record = self.turn.held.record.clone();
-                let (unfinished, entry) = (Arc::clone(&self.unfinished), Arc::clone(&self.entry));
+                let (unfinished, entry) = (Arc::clone(&self.storage.unfinished), Arc::clone(&self.entry));
                 self.job(move || unfinished.complete(&entry, &record)).await;
                 (response, true)
             }
@@ -617,12 +632,16 @@ impl Transfer {
 
     async fn remove(&mut self) {
         self.turn.held.is_gone = true;
-        let (unfinished, entry) = (Arc::clone(&self.unfinished), Arc::clone(&self.entry));
+        let (unfinished, entry) = (Arc::clone(&self.storage.unfinished), Arc::clone(&self.entry));
         self.job(move || unfinished.remove(&entry)).await;
     }
 
     async fn job(&self, work: impl FnOnce() + Send + 'static) {
-        let job = self.limits.jobs().begin(&Handle::current(), self.peer, work);
+        let job = self
+            .storage
+            .limits
+            .jobs()
+            .begin(&Handle::current(), self.storage.peer, work);
         // The entry expires if it fails.
         let _ = job.await;
     }

@@ -27,6 +27,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -35,7 +36,8 @@ use http_body_util::{BodyExt as _, Empty};
 use tempfile::TempDir;
 use tower_service::Service;
 
-use crate::{Files, ServeBody, Settings};
+use crate::settings::Limits;
+use crate::{Files, ServeBody, Settings, Uploads};
 
 /// A root of its own, and a service over it.
 struct Site<D = Bytes> {
@@ -44,6 +46,20 @@ struct Site<D = Bytes> {
     outside: PathBuf,
     root: PathBuf,
     files: Files<D>,
+}
+
+/// The settings of a site that takes uploads, and replaces no file.
+fn taking_uploads(root: &Path) -> Settings {
+    Settings {
+        uploads: Uploads::Directory(root.to_owned()),
+        limits: Limits {
+            batch_bytes: 100,
+            flush_after: Duration::ZERO,
+            ..Limits::DEFAULT
+        },
+        min_free_bytes: Some(0),
+        ..Settings::default()
+    }
 }
 
 /// A response, read to its end.

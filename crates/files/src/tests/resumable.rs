@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use crate::settings::Limits;
-use crate::{LogUser, PeerAddr, Uploads};
+use crate::{LogUser, PeerAddr};
 
 use super::*;
 
@@ -13,21 +12,8 @@ pub(super) const LAST: (&str, &str) = ("upload-complete", "?1");
 pub(super) const PARTIAL: (&str, &str) = ("content-type", "application/partial-upload");
 pub(super) const FOLDER: &str = ".fullbore-uploads";
 
-pub(super) fn settings(root: &Path) -> Settings {
-    Settings {
-        uploads: Uploads::Directory(root.to_owned()),
-        limits: Limits {
-            batch_bytes: 100,
-            flush_after: Duration::ZERO,
-            ..Limits::DEFAULT
-        },
-        min_free_bytes: Some(0),
-        ..Settings::default()
-    }
-}
-
 pub(super) fn site() -> Site {
-    Site::with(settings)
+    Site::with(taking_uploads)
 }
 
 impl Site {
@@ -81,7 +67,7 @@ impl Site {
 
     /// The same folder under a server that has just been started.
     fn restarted(&self) -> Files {
-        Files::open(&self.root, settings(&self.root)).unwrap()
+        Files::open(&self.root, taking_uploads(&self.root)).unwrap()
     }
 }
 
@@ -430,7 +416,7 @@ async fn a_part_that_somebody_changed_is_not_continued_at_another_place() {
 async fn what_the_first_request_demands_holds_for_the_last_one() {
     let site = Site::with(|root| Settings {
         overwrite: true,
-        ..settings(root)
+        ..taking_uploads(root)
     });
     site.write("a", "old");
     let etag = site.get("/a").await.field("etag").to_owned();
@@ -519,7 +505,7 @@ async fn content_that_ends_the_upload_is_stored_as_any_other_when_the_client_can
 async fn an_upload_is_bounded_as_a_whole() {
     let site = Site::with(|root| Settings {
         max_upload_bytes: 10,
-        ..settings(root)
+        ..taking_uploads(root)
     });
     let begin = |fields| site.send(Method::PUT, "/a", fields, Script::text("1234567"));
     for fields in [
@@ -599,7 +585,7 @@ async fn unfinished_uploads_are_served_to_nobody() {
     let site = Site::with(|root| Settings {
         hidden: true,
         listing: true,
-        ..settings(root)
+        ..taking_uploads(root)
     });
     site.created("/a", "secret").await;
     site.write(".visible", "");
@@ -646,7 +632,7 @@ async fn options_tell_that_uploads_can_be_resumed() {
 async fn a_disk_that_is_full_keeps_what_it_took() {
     let site = Site::with(|root| Settings {
         min_free_bytes: Some(1_000),
-        ..settings(root)
+        ..taking_uploads(root)
     });
     let limits = &site.files.shared_for_tests().upload_limits;
     let free = |free| {

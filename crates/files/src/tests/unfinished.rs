@@ -9,7 +9,7 @@ use crate::shared::UploadTarget;
 use crate::unfinished::{Entry, Token};
 use crate::{LogUser, PeerAddr};
 
-use super::resumable::{FOLDER, LAST, MORE, PARTIAL, read, settings, site, state};
+use super::resumable::{FOLDER, LAST, MORE, PARTIAL, read, site, state};
 use super::*;
 
 /// Content that arrives as the test sends it.
@@ -46,7 +46,7 @@ impl Site {
 async fn a_part_of_an_upload_whose_preconditions_cannot_be_kept_is_never_stored_as_the_whole() {
     let site = Site::with(|root| Settings {
         overwrite: true,
-        ..settings(root)
+        ..taking_uploads(root)
     });
     site.write("a", "old");
     let long = format!("\"{}\"", "x".repeat(5_000));
@@ -71,7 +71,7 @@ async fn a_file_that_nobody_may_write_is_replaced_in_parts_too() {
     use std::os::unix::fs::PermissionsExt as _;
     let site = Site::with(|root| Settings {
         overwrite: true,
-        ..settings(root)
+        ..taking_uploads(root)
     });
     site.write("a", "old");
     std::fs::set_permissions(site.path("a"), std::fs::Permissions::from_mode(0o440)).unwrap();
@@ -110,7 +110,7 @@ async fn requests_to_one_upload_take_turns_when_the_served_folder_was_found_agai
     let uploads = home.path().join("uploads");
     std::fs::create_dir(&uploads).unwrap();
     let mut site = site();
-    site.files = Files::open(&site.root, settings(&uploads)).unwrap();
+    site.files = Files::open(&site.root, taking_uploads(&uploads)).unwrap();
     let created = site.send(Method::PUT, "/a", &[MORE], Script::text("12")).await;
     let resource = format!("/{}", created.field("location").strip_prefix("./").unwrap());
     let dead = Script::of([Step::Data(Bytes::from("34")), Step::Stall]);
@@ -168,7 +168,7 @@ async fn an_upload_whose_record_cannot_be_written_leaves_nothing() {
 async fn a_first_request_that_is_too_long_is_told_the_limit() {
     let site = Site::with(|root| Settings {
         max_upload_bytes: 10,
-        ..settings(root)
+        ..taking_uploads(root)
     });
     let refused = site
         .send(Method::PUT, "/a", &[MORE], Script::text("12345678901"))
@@ -183,7 +183,7 @@ async fn a_first_request_that_is_too_long_is_told_the_limit() {
 #[tokio::test]
 async fn an_upload_whose_cancellation_is_dropped_before_it_began_goes_on() {
     let site = Site::with(|root| {
-        let settings = settings(root);
+        let settings = taking_uploads(root);
         Settings {
             limits: Limits {
                 jobs_per_peer: 1,
@@ -288,14 +288,14 @@ async fn a_server_that_was_killed_finds_the_file_of_an_upload_whose_length_came_
         .await;
     assert_eq!(told.status, 204);
     std::fs::rename(site.part(), site.path("a")).unwrap();
-    site.files = Files::open(&site.root, settings(&site.root)).unwrap();
+    site.files = Files::open(&site.root, taking_uploads(&site.root)).unwrap();
     assert_eq!(site.state(&resource).await, state("3", "?1", "3"));
 }
 
 #[tokio::test]
 async fn what_another_process_did_to_an_upload_is_seen() {
     let mut site = site();
-    let other = Files::open(&site.root, settings(&site.root)).unwrap();
+    let other = Files::open(&site.root, taking_uploads(&site.root)).unwrap();
     let first = site.files.clone();
     let begin = |path: &'static str| {
         let mut request = request(Method::PUT, path, &[MORE], Script::text("1"));
@@ -370,7 +370,7 @@ async fn what_another_process_left_is_removed_when_its_time_is_over() {
     let mut site = site();
     let mine = site.created("/a", "12").await;
     let first = site.files.clone();
-    site.files = Files::open(&site.root, settings(&site.root)).unwrap();
+    site.files = Files::open(&site.root, taking_uploads(&site.root)).unwrap();
     let theirs = site.created("/b", "12").await;
     site.files = first;
     let part = |resource: &str| {
@@ -441,7 +441,7 @@ async fn a_length_below_the_offset_is_refused_and_not_remembered() {
 #[tokio::test]
 async fn a_request_that_arrived_first_changes_nothing_after_the_offset_was_told() {
     let site = Site::with(|root| {
-        let settings = settings(root);
+        let settings = taking_uploads(root);
         let limits = Limits {
             jobs_per_peer: 1,
             ..settings.limits

@@ -16,15 +16,8 @@ fn site() -> Site {
 
 fn site_with(overwrite: bool) -> Site {
     Site::with(|root| Settings {
-        uploads: Uploads::Directory(root.to_owned()),
         overwrite,
-        limits: Limits {
-            batch_bytes: 100,
-            flush_after: Duration::ZERO,
-            ..Limits::DEFAULT
-        },
-        min_free_bytes: Some(0),
-        ..Settings::default()
+        ..taking_uploads(root)
     })
 }
 
