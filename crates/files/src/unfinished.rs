@@ -2,7 +2,7 @@
 //!
 //! They are in a hidden folder below the one for uploads, which is never served: for each a part, with the bytes that were received,
 //! and a record in JSON. So they outlive the process. A record stays when its upload is complete, for clients that did not
-//! receive the response. Called by `resumable`; all but [`Entry::turn`] blocks.
+//! receive the response. Called by `resumable`. The methods of [`Unfinished`] block, but for [`Unfinished::known`].
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
