@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use fullbore::body::content_length;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
@@ -30,8 +30,8 @@ impl BodyLength {
     /// # Errors
     /// The `content-length` is malformed or over the limit.
     pub(crate) fn new(limit: u64, headers: &HeaderMap) -> Result<BodyLength, Refusal> {
-        let announced = announced_length(headers)
-            .map_err(|()| refuse(StatusCode::BAD_REQUEST, "the content-length is malformed"))?;
+        let announced = content_length(headers)
+            .map_err(|_| refuse(StatusCode::BAD_REQUEST, "the content-length is malformed"))?;
         if announced.is_some_and(|announced| announced > limit) {
             return Err(too_large(limit));
         }
@@ -74,23 +74,6 @@ impl BodyLength {
     }
 }
 
-/// `content-length`, which may be repeated with the same value only (RFC 9110 section 8.6).
-fn announced_length(headers: &HeaderMap) -> Result<Option<u64>, ()> {
-    let mut announced = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        let digits = value.to_str().map_err(|_| ())?;
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(());
-        }
-        let length: u64 = digits.parse().map_err(|_| ())?;
-        if announced.is_some_and(|announced| announced != length) {
-            return Err(());
-        }
-        announced = Some(length);
-    }
-    Ok(announced)
-}
-
 pub(crate) fn too_large(limit: u64) -> Refusal {
     refuse(
         StatusCode::PAYLOAD_TOO_LARGE,
@@ -103,33 +86,4 @@ fn length_mismatch() -> Refusal {
         StatusCode::BAD_REQUEST,
         "the upload's length differs from its content-length",
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn content_length_is_digits_and_one_value() {
-        let of = |values: &[&str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(CONTENT_LENGTH, value.parse().unwrap());
-            }
-            announced_length(&headers)
-        };
-        assert_eq!(of(&[]), Ok(None));
-        assert_eq!(of(&["5"]), Ok(Some(5)));
-        assert_eq!(of(&["5", "5"]), Ok(Some(5)));
-        for bad in [
-            &["5", "6"][..],
-            &["+5"],
-            &["-1"],
-            &[""],
-            &["5, 5"],
-            &["99999999999999999999"],
-        ] {
-            assert_eq!(of(bad), Err(()), "{bad:?}");
-        }
-    }
 }

@@ -13,6 +13,7 @@ use crate::cell::{Cell, StreamCommand};
 use crate::error::Error;
 use crate::http1::{BodyEnd, BodyWatch, Http1Body};
 
+pub use crate::content_length::content_length;
 pub use crate::file::{Chunk, FileRange, OpenFile};
 
 /// The body of a received message: a request on a server, a response on a client.

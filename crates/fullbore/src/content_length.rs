@@ -3,11 +3,30 @@
 //! One rule for requests and responses, in both versions: `sender` counts what is sent over HTTP/2, `http1::Measured` what
 //! hyper is given.
 
-use fullbore_proto::InvalidMessage;
+use fullbore_proto::decimal;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http_body::Body;
 
 use crate::error::{Error, ErrorKind};
+
+/// The length that a message declares for its body, in bytes.
+///
+/// A value may be there several times, as fields or in a list, as long as it is the same (RFC 9110 section 8.6).
+///
+/// # Errors
+/// [`ErrorKind::InvalidMessage`]: a value is no number, passes 64 bits, or differs from another.
+///
+/// ```
+/// let mut headers = http::HeaderMap::new();
+/// headers.insert("content-length", "5, 5".parse()?);
+/// assert_eq!(fullbore::body::content_length(&headers)?, Some(5));
+/// headers.append("content-length", "6".parse()?);
+/// assert!(fullbore::body::content_length(&headers).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Error> {
+    Length::of(headers).map(|Length(length)| length)
+}
 
 /// What is left of the length that a message announces, if it announces one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,16 +49,9 @@ impl Length {
     }
 
     fn parse(headers: &HeaderMap) -> Result<Self, Error> {
-        let mut length = None;
-        for value in headers.get_all(CONTENT_LENGTH) {
-            for item in value.as_bytes().split(|&octet| octet == b',') {
-                let item = number(item.trim_ascii()).ok_or_else(invalid)?;
-                if length.replace(item).is_some_and(|before| before != item) {
-                    return Err(invalid());
-                }
-            }
-        }
-        Ok(Length(length))
+        fullbore_proto::content_length(headers)
+            .map(Length)
+            .map_err(|invalid| Error::new(ErrorKind::InvalidMessage, invalid.to_string()))
     }
 
     /// Checks the body before anything is sent, as far as it knows its own length.
@@ -148,28 +160,11 @@ impl Found {
             return Found::Nothing;
         };
         let repeats_a_name = headers.len() > headers.keys_len();
-        match number(value.as_bytes()) {
+        match decimal(value.as_bytes()) {
             Some(bytes) if !repeats_a_name => Found::Number(bytes),
             _ => Found::Other,
         }
     }
-}
-
-/// A number of digits and nothing else.
-fn number(digits: &[u8]) -> Option<u64> {
-    let add = |number: u64, digit: &u8| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    };
-    digits.first()?;
-    digits.iter().try_fold(0, add)
-}
-
-fn invalid() -> Error {
-    Error::new(
-        ErrorKind::InvalidMessage,
-        InvalidMessage::ContentLength.to_string(),
-    )
 }
 
 #[cfg(test)]

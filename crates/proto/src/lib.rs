@@ -111,7 +111,7 @@ pub use self::flow::{
 pub use self::frame::FrameType;
 pub use self::guard::Limit;
 pub use self::id::{IdHasher, IdHashing, StreamId, StreamMap};
-pub use self::message::{InvalidMessage, InvalidProtocol, Protocol};
+pub use self::message::{InvalidMessage, InvalidProtocol, Protocol, content_length, decimal};
 pub use self::payload::{External, Payload};
 pub use self::prefetch::prefetch;
 pub use self::priority::Priority;

@@ -9,6 +9,7 @@
 
 mod check;
 mod encode;
+mod length;
 mod malformed;
 mod protocol;
 mod receive;
@@ -18,9 +19,11 @@ mod rules;
 mod tests;
 
 pub use self::check::InvalidMessage;
+pub use self::length::{content_length, decimal};
 pub use self::protocol::{InvalidProtocol, Protocol};
 
 pub(crate) use self::check::{check_request, check_response, check_trailers, fits};
 pub(crate) use self::encode::{encode_request, encode_response, encode_trailers};
+pub(crate) use self::length::received_length;
 pub(crate) use self::malformed::Malformed;
-pub(crate) use self::receive::{content_length, receive_request, receive_response, receive_trailers};
+pub(crate) use self::receive::{receive_request, receive_response, receive_trailers};

@@ -9,9 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, LAST_MODIFIED,
-};
+use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LAST_MODIFIED};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Empty;
 use percent_encoding::percent_decode_str;
@@ -20,6 +18,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
+use fullbore::body::content_length;
 use fullbore::{Client, Incoming};
 
 use crate::transfer::lists::{Lists, LongList};
@@ -221,7 +220,7 @@ impl Existing {
         }
         let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
         Some(Likeness {
-            bytes: text(CONTENT_LENGTH)?.parse().ok()?,
+            bytes: content_length(fields).ok()??,
             second: seconds::of_http_date(text(LAST_MODIFIED)?)?,
         })
     }

@@ -19,6 +19,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use fullbore_proto::decimal;
 use http::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderMap, HeaderName,
     HeaderValue, LAST_MODIFIED,
@@ -168,7 +169,7 @@ impl Version {
         }
         let end = range.last + 1;
         if let Some(length) = single(headers, CONTENT_LENGTH)? {
-            if number(length.as_bytes()) != Some(end - offset) {
+            if decimal(length.as_bytes()) != Some(end - offset) {
                 return Err("its content-length differs from its Content-Range");
             }
         }
@@ -256,10 +257,10 @@ impl ContentRange {
         }
         let (range, total) = split(text.get(6..)?, b'/')?;
         let (first, last) = split(range, b'-')?;
-        let (first, last) = (number(first)?, number(last)?);
+        let (first, last) = (decimal(first)?, decimal(last)?);
         let total = match total {
             b"*" => None,
-            total => Some(number(total)?),
+            total => Some(decimal(total)?),
         };
         (first <= last && total.is_none_or(|total| last < total)).then_some(Self { first, last, total })
     }
@@ -268,20 +269,12 @@ impl ContentRange {
 /// Returns the length of the whole that a 416 response names, as in `Content-Range: bytes */10`.
 pub fn whole_length(headers: &HeaderMap) -> Option<u64> {
     let value = single(headers, CONTENT_RANGE).ok()??;
-    number(value.as_bytes().strip_prefix(b"bytes */")?)
+    decimal(value.as_bytes().strip_prefix(b"bytes */")?)
 }
 
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let place = text.iter().position(|&octet| octet == at)?;
     Some((text.get(..place)?, text.get(place + 1..)?))
-}
-
-/// Digits alone: no sign and no space.
-fn number(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -252,5 +252,5 @@ where
 
 /// The `content-length` of a message, which the engine has checked.
 pub(crate) fn received_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    fullbore_proto::content_length(headers).ok().flatten()
 }

@@ -88,9 +88,6 @@ const REQUESTS_OF_TURN: u32 = 16;
 /// A longer read is noted, whatever is in it.
 const LONGEST_PLAIN: usize = 4 << 10;
 
-/// How many bytes of a read are compared at once.
-const AT_ONCE: usize = 32;
-
 /// A piece of a file.
 #[derive(Debug, Default)]
 struct Piece {
@@ -414,29 +411,20 @@ impl Meter {
     }
 }
 
-/// Whether a read ends a head, and no name in it is `transfer-encoding`, in whatever case: two of its letters suffice.
+/// Whether a read ends a head that does not name `transfer-encoding`.
 fn is_plain(read: &[u8]) -> bool {
-    if read.len() > LONGEST_PLAIN || !read.ends_with(b"\r\n\r\n") {
-        return false;
-    }
-    // The last 32 are compared apart, overlapping those before, so that none is left to be compared by itself.
-    let (firsts, seconds) = (&read[..read.len() - 1], &read[1..]);
-    let whole = firsts.len() / AT_ONCE * AT_ONCE;
-    let is_named = match (firsts.last_chunk::<AT_ONCE>(), seconds.last_chunk::<AT_ONCE>()) {
-        (Some(last), Some(after)) => has_sf(&firsts[..whole], &seconds[..whole]) | has_sf(last, after),
-        _ => has_sf(firsts, seconds),
-    };
-    !is_named
+    read.len() <= LONGEST_PLAIN && read.ends_with(b"\r\n\r\n") && !names_transfer_encoding(read)
 }
 
-/// Whether "sf" occurs, without a branch for each letter.
-#[inline(always)]
-fn has_sf(firsts: &[u8], seconds: &[u8]) -> bool {
-    let is_pair = |(first, second): (&u8, &u8)| (first | 32 == b's') & (second | 32 == b'f');
-    firsts
-        .iter()
-        .zip(seconds)
-        .fold(false, |any, pair| any | is_pair(pair))
+/// Looks at the hyphens, which are few.
+fn names_transfer_encoding(read: &[u8]) -> bool {
+    const NAME: &[u8] = b"transfer-encoding";
+    const HYPHEN: usize = b"transfer".len();
+    let is_named = |start: usize| {
+        let name = read.get(start..start + NAME.len());
+        name.is_some_and(|name| name.eq_ignore_ascii_case(NAME))
+    };
+    memchr::memchr_iter(b'-', read).any(|at| at.checked_sub(HYPHEN).is_some_and(is_named))
 }
 
 /// Adds to a counter that no other task writes.

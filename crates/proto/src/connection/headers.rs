@@ -380,7 +380,7 @@ fn expected_length(headers: &HeaderMap, tunnel: bool) -> Result<Option<u64>, Mal
     if tunnel {
         return Ok(None);
     }
-    message::content_length(headers)
+    message::received_length(headers)
 }
 
 /// The `priority` field (RFC 9218 section 5). Several lines form one list.

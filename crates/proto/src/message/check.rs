@@ -6,8 +6,8 @@ use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, Scheme};
 use http::{Method, Request, Response, StatusCode};
 
+use super::length::agree_on_length;
 use super::protocol::Protocol;
-use super::receive::agree_on_length;
 use super::rules::{FieldKind, is_trailers, same_authority};
 use crate::hpack::{ENTRY_OVERHEAD, has_outer_white_space};
 

@@ -1,7 +1,7 @@
 //! Received field sections become requests, responses and trailers, or are found malformed.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, COOKIE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{COOKIE, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 
@@ -108,42 +108,6 @@ pub(crate) fn receive_trailers(section: &mut FieldSection, role: Role) -> Result
         }
     }
     fields.finish()
-}
-
-/// The length that a message declares for its body, in bytes.
-///
-/// A value may be there several times, as fields or in a list, as long as it is the same (RFC 9110 section 8.6).
-///
-/// # Errors
-///
-/// A value is no number, passes 64 bits, or differs from another.
-pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
-    let mut length = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        agree_on_length(&mut length, value)?;
-    }
-    Ok(length)
-}
-
-/// Takes in one `content-length` field; `length` is what those before it said.
-pub(super) fn agree_on_length(length: &mut Option<u64>, value: &HeaderValue) -> Result<(), Malformed> {
-    for item in value.as_bytes().split(|&octet| octet == b',') {
-        let item = parse_length(item.trim_ascii()).ok_or(Malformed::ContentLength)?;
-        if length.replace(item).is_some_and(|length| length != item) {
-            return Err(Malformed::ContentLengthsDiffer);
-        }
-    }
-    Ok(())
-}
-
-fn parse_length(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |length, octet| {
-        let digit = octet.checked_sub(b'0').filter(|&digit| digit < 10)?;
-        length.checked_mul(10)?.checked_add(u64::from(digit))
-    })
 }
 
 /// The pseudo-headers of a request, as far as they came.

@@ -126,24 +126,14 @@ fn host(uri: &Uri) -> Result<HeaderValue, Error> {
 /// The error of a response whose length is given in two ways, which may be an attempt to split it (RFC 9112 section 6.3). Of
 /// equal lengths one stays. hyper looks at the lengths of responses with a body alone.
 pub(super) fn ambiguous(headers: &mut HeaderMap) -> Option<Error> {
-    let first = headers.get(CONTENT_LENGTH)?.clone();
-    let mut members = headers
-        .get_all(CONTENT_LENGTH)
-        .iter()
-        .flat_map(|line| line.as_bytes().split(|&octet| octet == b','))
-        .map(<[u8]>::trim_ascii);
-    let length = members.next().unwrap_or_default();
-    let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+    headers.get(CONTENT_LENGTH)?;
     let text = if headers.contains_key(TRANSFER_ENCODING) {
         "the response has both content-length and transfer-encoding"
-    } else if !is_number || members.any(|member| member != length) {
-        "the response has a content-length that is no number, or several that differ"
-    } else {
-        if first.as_bytes() != length || headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() {
-            let one = HeaderValue::from_bytes(length).unwrap_or_else(|_| first.clone());
-            headers.insert(CONTENT_LENGTH, one);
-        }
+    } else if let Ok(Some(length)) = content_length::content_length(headers) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         return None;
+    } else {
+        "the response has a content-length that is no number, or several that differ"
     };
     Some(Error::new(ErrorKind::Protocol, text))
 }

@@ -61,7 +61,7 @@ fn white_space_at_the_ends_of_a_field_value_of_a_response_is_left_out() {
         refused(("x", value), Malformed::FieldValue);
     }
     let length = response(&[(":status", "200"), ("content-length", " 5\t")]).unwrap();
-    assert_eq!(content_length(length.headers()), Ok(Some(5)));
+    assert_eq!(received_length(length.headers()), Ok(Some(5)));
     // A pseudo-header is no field, and a connection-specific field stays one.
     assert_eq!(response(&[(":status", "200 ")]).unwrap_err(), Malformed::Status);
     let framed = response(&[(":status", "200"), ("transfer-encoding", " chunked ")]);
@@ -170,7 +170,7 @@ fn length(values: &[&'static str]) -> Result<Option<u64>, Malformed> {
     for value in values {
         headers.append("content-length", http::HeaderValue::from_static(value));
     }
-    content_length(&headers)
+    received_length(&headers)
 }
 
 #[test]
