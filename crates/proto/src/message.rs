@@ -18,8 +18,8 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use self::check::InvalidMessage;
-pub use self::length::{content_length, decimal};
+pub use self::check::{InvalidMessage, content_length};
+pub use self::length::decimal;
 pub use self::protocol::{InvalidProtocol, Protocol};
 
 pub(crate) use self::check::{check_request, check_response, check_trailers, fits};

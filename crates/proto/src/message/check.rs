@@ -6,7 +6,7 @@ use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, Scheme};
 use http::{Method, Request, Response, StatusCode};
 
-use super::length::agree_on_length;
+use super::length::{agree_on_length, received_length};
 use super::protocol::Protocol;
 use super::rules::{FieldKind, is_trailers, same_authority};
 use crate::hpack::{ENTRY_OVERHEAD, has_outer_white_space};
@@ -227,4 +227,22 @@ fn check_fields(headers: &HeaderMap, beside: usize, most: usize) -> Result<(), I
         true => Err(InvalidMessage::TooLarge),
         false => Ok(()),
     }
+}
+
+/// The length that a message declares for its body, in bytes.
+///
+/// A value may be there several times, as fields or in a list, as long as it is the same (RFC 9110 section 8.6).
+///
+/// # Errors
+///
+/// [`InvalidMessage::ContentLength`]: a value is no number, passes 64 bits, or differs from another.
+///
+/// ```
+/// let mut headers = http::HeaderMap::new();
+/// assert_eq!(fullbore_proto::content_length(&headers), Ok(None));
+/// headers.insert("content-length", "5, 5".parse().expect("a value"));
+/// assert_eq!(fullbore_proto::content_length(&headers), Ok(Some(5)));
+/// ```
+pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, InvalidMessage> {
+    received_length(headers).map_err(|_| InvalidMessage::ContentLength)
 }

@@ -3,28 +3,10 @@
 
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
 
-use super::check::InvalidMessage;
 use super::malformed::Malformed;
 
-/// The length that a message declares for its body, in bytes.
-///
-/// A value may be there several times, as fields or in a list, as long as it is the same (RFC 9110 section 8.6).
-///
-/// # Errors
-///
-/// [`InvalidMessage::ContentLength`]: a value is no number, passes 64 bits, or differs from another.
-///
-/// ```
-/// let mut headers = http::HeaderMap::new();
-/// assert_eq!(fullbore_proto::content_length(&headers), Ok(None));
-/// headers.insert("content-length", "5, 5".parse().expect("a value"));
-/// assert_eq!(fullbore_proto::content_length(&headers), Ok(Some(5)));
-/// ```
-pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, InvalidMessage> {
-    received_length(headers).map_err(|_| InvalidMessage::ContentLength)
-}
-
-/// As [`content_length`], of a message that the peer sent.
+/// The length that a message of the peer declares for its body, in bytes. A value may be there several times, as fields or in
+/// a list, as long as it is the same (RFC 9110 section 8.6).
 pub(crate) fn received_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
