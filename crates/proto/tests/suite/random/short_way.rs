@@ -401,15 +401,13 @@ fn compare(settings: &Settings, script: &[Step]) {
             }
         }
         if let Step::Data { back, .. } | Step::SecondHeaders { back } = *step {
-            // What answers a frame behind END_STREAM depends on whether the response has left.
-            let stored = sides.each_mut().map(|side| {
+            // What answers a frame behind END_STREAM depends on whether the response has left, and it drops what has not.
+            let unsent = sides.each_mut().map(|side| {
                 side.transmit_all();
                 let stream = side.back(back).map(id);
-                stream
-                    .and_then(|stream| side.connection.send_queue_bytes(stream))
-                    .is_some()
+                stream.and_then(|stream| side.connection.send_queue_bytes(stream))
             });
-            if stored[0] != stored[1] {
+            if unsent[0] != unsent[1] {
                 continue;
             }
         }
