@@ -1,43 +1,64 @@
-//! A folder as a tar archive, which is made while it is sent.
+//! A folder as an archive, which is made while it is sent.
 //!
 //! Pieces are made in blocking jobs, so that a peer waits for its share like every other, and a body that nobody reads holds
-//! one piece and one open file. What GET would not serve is left out, and so are links to folders, which may lead in circles.
-//! A body whose files change under way ends with an error: an archive is whole or nothing. Called by `listing`.
+//! one piece and one open file. A body whose files change under way ends with an error: an archive is whole or nothing. `walk` says
+//! what is in it; `tar` and `zip` are the formats. Called by `listing`.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+mod tar;
+mod walk;
+mod zip;
+
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use tar::{Builder, EntryType, Header};
 use tokio::runtime::Handle;
 
-use crate::budget::{Budget, Share};
+use self::tar::Tar;
+use self::walk::Walk;
+use self::zip::Zip;
+use crate::budget::Budget;
 use crate::jobs::{Job, Jobs};
-use crate::open::{Found, open, open_folder};
 use crate::peer::Peer;
 use crate::resolve::Target;
-use crate::unfinished::is_private;
 
 /// How many bytes a job makes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Folders within folders. More are a mistake, or a way to make the server hold their names.
-const DEEPEST: usize = 64;
+/// The format of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Tar,
+    Zip,
+}
 
-/// The approximate memory of a name beyond its letters.
-const NAME_BYTES: usize = 32;
+impl Format {
+    /// The format that the query asks for; `None` if it asks for no archive.
+    pub(crate) fn asked_for(query: Option<&str>) -> Option<Format> {
+        query?.split('&').find_map(|pair| match pair {
+            "archive=tar" => Some(Format::Tar),
+            "archive=zip" => Some(Format::Zip),
+            _ => None,
+        })
+    }
 
-/// A tar archive is a sequence of blocks of so many bytes, and ends with two of zeros.
-const BLOCK: usize = 512;
+    /// What names of its files end with.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Format::Tar => "tar",
+            Format::Zip => "zip",
+        }
+    }
 
-/// Whether the query asks for an archive.
-pub(crate) fn is_asked_for(query: Option<&str>) -> bool {
-    query.is_some_and(|query| query.split('&').any(|pair| pair == "archive=tar"))
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Format::Tar => "application/x-tar",
+            Format::Zip => "application/zip",
+        }
+    }
 }
 
 /// What archives are made of, and with.
@@ -48,6 +69,8 @@ pub(crate) struct Means<'a> {
     pub(crate) slots: &'a Arc<Budget>,
     /// The memory of names.
     pub(crate) names: &'a Arc<Budget>,
+    /// The memory of the directories of zip archives.
+    pub(crate) directories: &'a Arc<Budget>,
     pub(crate) jobs: &'a Arc<Jobs>,
 }
 
@@ -60,7 +83,7 @@ pub(crate) enum Refused {
 
 /// The body.
 #[derive(Debug)]
-pub(crate) struct Tar {
+pub(crate) struct Archive {
     state: State,
     jobs: Arc<Jobs>,
     peer: Option<Peer>,
@@ -69,70 +92,40 @@ pub(crate) struct Tar {
 
 #[derive(Debug)]
 enum State {
-    Idle(Box<Walk>),
-    Running(Job<io::Result<Piece>>),
+    Idle(Box<Maker>),
+    Running(Job<io::Result<(Option<Box<Maker>>, Bytes)>>),
     Ended,
 }
 
-/// What a job leaves: the walk unless it has ended, and what can be sent.
-type Piece = (Option<Box<Walk>>, Bytes);
-
-/// Where in the folder the archive is.
+/// What makes an archive piece by piece.
 #[derive(Debug)]
-struct Walk {
-    root: Arc<Dir>,
-    hidden: bool,
-    /// The innermost one last.
-    folders: Vec<Folder>,
-    /// What is being sent, and how much of it is left.
-    file: Option<(File, u64)>,
-    /// The memory of the names.
-    names: Share,
-    output: Vec<u8>,
-    _slot: Share,
+enum Maker {
+    Tar(Tar),
+    Zip(Zip),
 }
 
-#[derive(Debug)]
-struct Folder {
-    /// In front of its names: below the root, and in the archive.
-    path: String,
-    member: String,
-    /// In reverse.
-    names: Vec<String>,
-    bytes: usize,
-}
+/// What can be sent, and whether it is the last.
+type Piece = (Bytes, bool);
 
-impl Tar {
+impl Archive {
     /// The archive of a folder, whose names begin with `name`. Blocks; needs the context of a runtime.
     ///
     /// # Errors
     /// There is no such folder, or no room for another archive.
     pub(crate) fn of(
         means: &Means<'_>,
+        format: Format,
         target: &Target,
         name: &str,
         peer: Option<Peer>,
     ) -> Result<Self, Refused> {
-        let path = target.relative();
-        let folder = open_folder(means.root, &path).map_err(|_| Refused::NotFound)?;
-        let mut walk = Walk {
-            root: Arc::clone(means.root),
-            hidden: means.hidden,
-            folders: Vec::new(),
-            file: None,
-            names: means.names.share(peer),
-            output: Vec::new(),
-            _slot: means.slots.slot(peer).ok_or(Refused::Busy)?,
+        let walk = Walk::of(means, target, name, peer)?;
+        let maker = match format {
+            Format::Tar => Maker::Tar(Tar::new(walk)),
+            Format::Zip => Maker::Zip(Zip::new(walk, means.directories.share(peer))),
         };
-        let prefix = if path == "." {
-            String::new()
-        } else {
-            format!("{path}/")
-        };
-        walk.enter(&folder, prefix, format!("{name}/"))
-            .map_err(|_| Refused::Busy)?;
         Ok(Self {
-            state: State::Idle(Box::new(walk)),
+            state: State::Idle(Box::new(maker)),
             jobs: Arc::clone(means.jobs),
             peer,
             runtime: Handle::current(),
@@ -148,16 +141,16 @@ impl Tar {
             match &mut self.state {
                 State::Ended => return Poll::Ready(None),
                 State::Idle(_) => {
-                    let State::Idle(walk) = std::mem::replace(&mut self.state, State::Ended) else {
+                    let State::Idle(maker) = std::mem::replace(&mut self.state, State::Ended) else {
                         continue;
                     };
-                    self.state = State::Running(self.jobs.begin(&self.runtime, self.peer, || walk.piece()));
+                    self.state = State::Running(self.jobs.begin(&self.runtime, self.peer, || maker.piece()));
                 }
                 State::Running(job) => {
                     let done = ready!(Pin::new(job).poll(cx)).and_then(|piece| piece);
                     self.state = State::Ended;
-                    return Poll::Ready(Some(done.map(|(walk, piece)| {
-                        self.state = walk.map_or(State::Ended, State::Idle);
+                    return Poll::Ready(Some(done.map(|(maker, piece)| {
+                        self.state = maker.map_or(State::Ended, State::Idle);
                         piece
                     })));
                 }
@@ -166,137 +159,13 @@ impl Tar {
     }
 }
 
-impl Walk {
-    /// Makes the next piece.
-    fn piece(mut self: Box<Self>) -> io::Result<Piece> {
-        while self.output.len() < PIECE_BYTES {
-            if let Some((file, left)) = self.file.take() {
-                self.read(file, left)?;
-            } else if let Some((path, member)) = self.next() {
-                self.add(path, member)?;
-            } else {
-                self.output.resize(self.output.len() + 2 * BLOCK, 0);
-                return Ok((None, std::mem::take(&mut self.output).into()));
-            }
-        }
-        let piece = std::mem::take(&mut self.output).into();
-        Ok((Some(self), piece))
-    }
-
-    /// The next entry: below the root, and in the archive.
-    fn next(&mut self) -> Option<(String, String)> {
-        while let Some(folder) = self.folders.last_mut() {
-            if let Some(name) = folder.names.pop() {
-                return Some((
-                    format!("{}{name}", folder.path),
-                    format!("{}{name}", folder.member),
-                ));
-            }
-            self.folders.pop();
-            self.names
-                .shrink(self.folders.iter().map(|folder| folder.bytes).sum());
-        }
-        None
-    }
-
-    fn add(&mut self, path: String, member: String) -> io::Result<()> {
-        // What was removed in between, or may not be looked at, would be missing in the list too.
-        let Ok(metadata) = self.root.symlink_metadata(&path) else {
-            return Ok(());
-        };
-        if metadata.is_dir() {
-            let Ok(folder) = open_folder(&self.root, &path) else {
-                return Ok(());
-            };
-            let modified = metadata.modified().ok().map(cap_std::time::SystemTime::into_std);
-            let member = format!("{member}/");
-            self.head(&member, EntryType::Directory, 0, modified)?;
-            return self.enter(&folder, format!("{path}/"), member);
-        }
-        // A pipe without a writer would keep the job waiting. What a link leads to is looked at when it is open.
-        if !metadata.is_file() && !metadata.is_symlink() {
-            return Ok(());
-        }
-        if let Ok(Found::File(file, metadata)) = open(&self.root, &path) {
-            self.head(
-                &member,
-                EntryType::Regular,
-                metadata.len(),
-                metadata.modified().ok(),
-            )?;
-            self.file = Some((file, metadata.len()));
-        }
-        Ok(())
-    }
-
-    /// Goes on with the entries of this folder.
-    fn enter(&mut self, folder: &Dir, path: String, member: String) -> io::Result<()> {
-        if self.folders.len() >= DEEPEST {
-            return Err(io::Error::other("folders are nested too deeply for an archive"));
-        }
-        let held: usize = self.folders.iter().map(|folder| folder.bytes).sum();
-        let (mut names, mut bytes) = (Vec::new(), path.len() + member.len());
-        for entry in folder.entries()? {
-            let Ok(name) = entry?.file_name().into_string() else {
-                continue;
-            };
-            let is_left_out = name.starts_with('.') && (!self.hidden || is_private(&name));
-            if is_left_out || name.contains('\\') {
-                continue;
-            }
-            bytes += name.len() + NAME_BYTES;
-            if !self.names.reach(held + bytes) {
-                return Err(io::Error::other("the memory of lists and archives is used up"));
-            }
-            names.push(name);
-        }
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        self.folders.push(Folder {
-            path,
-            member,
-            names,
-            bytes,
-        });
-        Ok(())
-    }
-
-    /// Adds the header of an entry.
-    fn head(
-        &mut self,
-        member: &str,
-        kind: EntryType,
-        size: u64,
-        modified: Option<SystemTime>,
-    ) -> io::Result<()> {
-        let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let mut header = Header::new_gnu();
-        header.set_entry_type(kind);
-        header.set_size(size);
-        header.set_mtime(since.unwrap_or_default().as_secs());
-        header.set_mode(if kind.is_dir() { 0o755 } else { 0o644 });
-        // The builder ends an archive when it is dropped. This one goes on, so what it made is taken away before.
-        let mut builder = Builder::new(std::mem::take(&mut self.output));
-        let added = builder.append_data(&mut header, member, io::empty());
-        self.output = std::mem::take(builder.get_mut());
-        added
-    }
-
-    /// Adds as much of a file as the piece takes.
-    fn read(&mut self, mut file: File, left: u64) -> io::Result<()> {
-        let room = PIECE_BYTES - self.output.len();
-        let take = usize::try_from(left).unwrap_or(usize::MAX).min(room);
-        let begin = self.output.len();
-        self.output.resize(begin + take, 0);
-        // The header has told its length.
-        file.read_exact(&mut self.output[begin..])?;
-        match left - take as u64 {
-            0 => {
-                // A multiple of a block: every header is one, and so was each file before.
-                let whole = self.output.len().next_multiple_of(BLOCK);
-                self.output.resize(whole, 0);
-            }
-            left => self.file = Some((file, left)),
-        }
-        Ok(())
+impl Maker {
+    /// Makes the next piece. Returns the maker unless that was the last one.
+    fn piece(mut self: Box<Self>) -> io::Result<(Option<Box<Self>>, Bytes)> {
+        let (piece, is_last) = match &mut *self {
+            Maker::Tar(tar) => tar.piece(),
+            Maker::Zip(zip) => zip.piece(),
+        }?;
+        Ok(((!is_last).then_some(self), piece))
     }
 }

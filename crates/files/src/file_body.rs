@@ -33,7 +33,7 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 
-use crate::archive::Tar;
+use crate::archive::Archive;
 use crate::buffers::Buffers;
 use crate::compress::{Gzip, Slot};
 use crate::disk::Blocking;
@@ -84,7 +84,7 @@ enum Kind {
     /// Boxed: few bodies are files, and all bodies are moved several times.
     File(Box<FileBody>),
     Gzip(Box<Gzip<ResponseBody>>),
-    Tar(Box<Tar>),
+    Archive(Box<Archive>),
 }
 
 /// A piece of a body.
@@ -167,8 +167,8 @@ impl ResponseBody {
     }
 
     /// The archive of a folder.
-    pub(crate) fn tar(tar: Tar) -> Self {
-        ResponseBody(Kind::Tar(Box::new(tar)))
+    pub(crate) fn archive(archive: Archive) -> Self {
+        ResponseBody(Kind::Archive(Box::new(archive)))
     }
 
     /// A body of `segments` in memory and of the file. If the first segment is of the file, this reads the first chunk.
@@ -499,7 +499,7 @@ impl Body for ResponseBody {
             })),
             Kind::File(body) => body.poll(cx).map_ok(Frame::data),
             Kind::Gzip(body) => body.poll(cx).map_ok(|bytes| Frame::data(bytes.into())),
-            Kind::Tar(body) => body.poll(cx).map_ok(|bytes| Frame::data(bytes.into())),
+            Kind::Archive(body) => body.poll(cx).map_ok(|bytes| Frame::data(bytes.into())),
         }
     }
 
@@ -510,7 +510,7 @@ impl Body for ResponseBody {
             Kind::Memory(segments) => segments.is_empty(),
             Kind::File(body) => body.remaining == 0,
             Kind::Gzip(body) => body.has_ended(),
-            Kind::Tar(body) => body.has_ended(),
+            Kind::Archive(body) => body.has_ended(),
         }
     }
 
@@ -520,7 +520,7 @@ impl Body for ResponseBody {
             Kind::Full(bytes) => bytes.len() as u64,
             Kind::Memory(segments) => segments.iter().map(Segment::len).sum(),
             Kind::File(body) => body.remaining,
-            Kind::Gzip(_) | Kind::Tar(_) => return SizeHint::default(),
+            Kind::Gzip(_) | Kind::Archive(_) => return SizeHint::default(),
         })
     }
 }

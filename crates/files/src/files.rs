@@ -20,7 +20,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use crate::accept;
-use crate::archive;
+use crate::archive::Format;
 use crate::buffers::Buffer;
 use crate::compress::is_compressible;
 use crate::conditional::{self, Verdict};
@@ -243,8 +243,8 @@ impl Asked<'_> {
             if self.blocking == Blocking::Forbidden {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            if archive::is_asked_for(self.head.uri.query()) {
-                if let Some(archive) = listing::archive(self.shared, self.head, target, self.peer) {
+            if let Some(format) = Format::asked_for(self.head.uri.query()) {
+                if let Some(archive) = listing::archive(self.shared, format, self.head, target, self.peer) {
                     return Ok(archive);
                 }
             }

@@ -20,7 +20,7 @@ use http::{HeaderValue, Method, StatusCode};
 use serde::Serialize;
 
 use crate::accept::{self, Form};
-use crate::archive::{Means, Refused, Tar};
+use crate::archive::{Archive, Format, Means, Refused};
 use crate::budget::Share;
 use crate::conditional::{self, Validators, Verdict};
 use crate::destination::is_storable;
@@ -127,6 +127,7 @@ pub(crate) fn answer(
 /// Answers GET or HEAD of a folder with its archive; `None` if there is no such folder. Blocks; needs the context of a runtime.
 pub(crate) fn archive(
     shared: &Shared,
+    format: Format,
     head: Head<'_>,
     target: &Target,
     peer: Option<Peer>,
@@ -137,10 +138,11 @@ pub(crate) fn archive(
         hidden: shared.settings.hidden,
         slots: &shared.archives,
         names: &shared.pages,
+        directories: &shared.zip_directories,
         jobs: &shared.jobs,
     };
-    let tar = match Tar::of(&means, target, name, peer) {
-        Ok(tar) => tar,
+    let archive = match Archive::of(&means, format, target, name, peer) {
+        Ok(archive) => archive,
         Err(Refused::NotFound) => return None,
         Err(Refused::Busy) => {
             let mut response = respond::status(StatusCode::SERVICE_UNAVAILABLE);
@@ -152,13 +154,17 @@ pub(crate) fn archive(
     };
     let mut response = respond::bare(StatusCode::OK);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
-    let named = format!("attachment; filename*=UTF-8''{}.tar", encode(name));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.media_type()));
+    let named = format!(
+        "attachment; filename*=UTF-8''{}.{}",
+        encode(name),
+        format.extension()
+    );
     if let Ok(named) = HeaderValue::try_from(named) {
         headers.insert(CONTENT_DISPOSITION, named);
     }
     if head.method != Method::HEAD {
-        *response.body_mut() = ResponseBody::tar(tar);
+        *response.body_mut() = ResponseBody::archive(archive);
     }
     Some(response)
 }
@@ -587,7 +593,9 @@ fn write_sum(html: &mut String, listing: &Listing) {
     );
     if !listing.entries.is_empty() {
         // No link: a program that follows all links would download each folder once more.
-        html.push_str("<form class=\"archive\">\n<button name=\"archive\" value=\"tar\">Download as .tar</button>\n</form>\n");
+        html.push_str(
+            "<form class=\"archive\">\n<button name=\"archive\" value=\"tar\">Download as .tar</button>\n<button name=\"archive\" value=\"zip\">Download as .zip</button>\n</form>\n",
+        );
     }
     if listing.is_partial {
         html.push_str("<p class=\"note\">The folder has more entries than are listed here.</p>\n");

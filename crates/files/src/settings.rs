@@ -104,6 +104,9 @@ pub(crate) struct Limits {
     /// Folders that are sent as archives at a time, half of them to one peer. Each keeps a disk busy and holds a file and a
     /// piece of 256 KiB. More are answered with 503.
     pub(crate) archives: usize,
+    /// The bytes of the directories of all zip archives, half of them for one peer. An archive holds its directory until its end: some
+    /// 500 bytes for a path of 40. One address has 100,000 such files at a time. Beyond it, the archive breaks off.
+    pub(crate) zip_directories_bytes: usize,
     /// Responses that are compressed at a time. Each holds some 400 KiB. Others are sent as they are.
     pub(crate) compressed: usize,
     /// Blocking jobs of one peer that may be queued or running. Further requests of the peer wait. A disk is not faster with
@@ -141,6 +144,7 @@ impl Limits {
         listed: 10_000,
         all_listings_bytes: 64 << 20,
         archives: 16,
+        zip_directories_bytes: 96 << 20,
         compressed: 128,
         jobs_per_peer: 8,
         whole_body_bytes: 64 << 10,

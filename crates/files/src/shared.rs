@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) pages: Arc<Budget>,
     /// The archives that are made at a time.
     pub(crate) archives: Arc<Budget>,
+    /// The memory of the directories of zip archives.
+    pub(crate) zip_directories: Arc<Budget>,
     pub(crate) uploads: UploadTarget,
     uploaded: Uploaded,
     pub(crate) upload_limits: Arc<UploadLimits>,
@@ -131,6 +133,7 @@ impl Shared {
             compressing: Compressing::new(settings.limits.compressed),
             pages: Budget::new(settings.limits.all_listings_bytes),
             archives: Budget::of_slots(settings.limits.archives),
+            zip_directories: Budget::new(settings.limits.zip_directories_bytes),
             upload_limits: UploadLimits::new(&settings, jobs),
             settings: Arc::new(settings),
             uploads,
