@@ -13,7 +13,9 @@
 //! ```
 //!
 //! Fields that a peer chose are escaped, and cut at [`LogLimits::field_bytes`]: with HPACK a request repeats a long field
-//! for one byte. The number of missing bytes follows a cut field, as in `"/aaaa"+3071`. [`LogFormat`] has other formats.
+//! for one byte. The number of missing bytes follows a cut field, as in `"/aaaa"+3071`. [`LogFormat`] has other formats. Of the
+//! token of an unfinished upload a line has the first 8 digits, as in `"/a?upload-resource=01234567..."`: who has all of it may
+//! continue the upload.
 
 mod line;
 

@@ -109,8 +109,7 @@ pub(crate) fn io_failure(error: &io::Error) -> Refusal {
             StatusCode::FORBIDDEN,
             "the server may not write to this folder, or the folder is a link that leads out of those for uploads",
         ),
-        // Another process still writes the same upload.
-        io::ErrorKind::WouldBlock => busy(),
+        io::ErrorKind::WouldBlock => locked(),
         _ if is_short_of_descriptors(error) => busy(),
         _ => not_stored(),
     }
@@ -132,6 +131,14 @@ pub(crate) fn busy() -> Refusal {
     refuse(
         StatusCode::SERVICE_UNAVAILABLE,
         "too many uploads are in progress; try again later",
+    )
+}
+
+/// Another process that serves the same folder writes the same upload. It does not learn of this request.
+fn locked() -> Refusal {
+    refuse(
+        StatusCode::LOCKED,
+        "another process of the server still receives this upload: try again when that request has ended",
     )
 }
 
@@ -157,6 +164,7 @@ mod tests {
             (ErrorKind::IsADirectory, 409),
             (ErrorKind::NotADirectory, 409),
             (ErrorKind::PermissionDenied, 403),
+            (ErrorKind::WouldBlock, 423),
             (ErrorKind::Other, 500),
         ] {
             let status = io_failure(&kind.into()).status;

@@ -28,7 +28,7 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shared::{FolderError, UploadTarget};
 use crate::uploads::Store;
-use crate::{files, form, respond, resumable, uploads};
+use crate::{files, form, respond, resumable, upload_reference, uploads};
 
 /// The future of [`Files`].
 pub struct ServeFuture<D = Bytes> {
@@ -168,7 +168,7 @@ where
     }
     let peer = Peer::of(request.extensions());
     let reads = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
-    if reads && resumable::token(request.uri()).is_none() {
+    if reads && upload_reference::token(request.uri()).is_none() {
         let answered = files::answer_nonblocking(&folders.current(), Head::from(&request), peer);
         if let Some(response) = answered {
             return Answer::Ready(Some(respond::finish(request.method(), response)));
@@ -223,7 +223,7 @@ where
         }),
         _ => None,
     };
-    if let Some((means, token)) = means.zip(resumable::token(&head.uri)) {
+    if let Some((means, token)) = means.zip(upload_reference::token(&head.uri)) {
         return resumable::answer(means, &head, token, body).await;
     }
     match head.method {
@@ -231,10 +231,14 @@ where
         Method::PUT | Method::POST => match (&shared.uploads, means) {
             (UploadTarget::Discard, _) => uploads::discard(&shared.settings, &head, body).await,
             (_, Some(means)) => {
+                let asked = resumable::Asked::of(&head.headers);
                 if form::is_form(&head) {
-                    return form::store(means.store, &head, peer, body).await;
+                    return match asked.is_some_and(|asked| !asked.is_last) {
+                        true => resumable::form_in_parts(),
+                        false => form::store(means.store, &head, peer, body).await,
+                    };
                 }
-                if let Some(asked) = resumable::Asked::of(&head.headers) {
+                if let Some(asked) = asked {
                     return resumable::create(means, &head, asked, body).await;
                 }
                 let stored = uploads::store(means.store, &head, peer, body).await;

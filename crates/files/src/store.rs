@@ -8,6 +8,8 @@
 //!
 //! Everything here blocks, and runs in the blocking jobs of `writer`. Names are single safe segments.
 
+mod access;
+
 use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
 
+use self::access::Access;
 use crate::aside;
 use crate::conditional::END_OF_DATES;
 #[cfg(target_os = "linux")]
@@ -111,7 +114,7 @@ impl PendingFile {
     /// # Errors
     /// The error of the system.
     pub(crate) fn create(directory: &Arc<Dir>, name: &str) -> io::Result<PendingFile> {
-        match unnamed(directory, Access::of(directory, name)) {
+        match unnamed(directory, Access::of(directory, name).permissions()) {
             Some(file) => Ok(PendingFile {
                 directory: Arc::clone(directory),
                 file,
@@ -142,13 +145,35 @@ impl PendingFile {
     /// Creates an empty part for the file `name` of the folder `into`, with no wider permissions than an existing file has. Only the
     /// server itself may always read and write it: each request opens it again.
     ///
+    /// It is created in the folder of its file and then moved: a file has the group and the access control list that its folder
+    /// gives to new files, and keeps them.
+    ///
     /// # Errors
     /// The error of the system.
     pub(crate) fn create_kept(directory: &Dir, part: &str, into: &Dir, name: &str) -> io::Result<()> {
+        let access = Access::of(into, name).of_owner_at_least();
+        if let Some(file) = unnamed(into, access.permissions()) {
+            return link_unnamed(&file, directory, part);
+        }
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        Access::of(into, name).limit_to_owner_at_least(&mut options);
-        directory.open_with(part, &options).map(drop)
+        access.limit(&mut options);
+        let (temporary, _) = with_temporary_name(name, |temporary| into.open_with(temporary, &options))?;
+        into.rename(&temporary, directory, part).inspect_err(|_| {
+            let _ = into.remove_file(&temporary);
+        })
+    }
+
+    /// Whether another process writes the part now. This process must not.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn is_locked(directory: &Dir, part: &str) -> io::Result<bool> {
+        let file = directory.open_with(part, OpenOptions::new().append(true))?;
+        match lock(&file.into_std()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            locked => locked.map(|()| false),
+        }
     }
 
     /// The file of an earlier request, to append to.
@@ -296,81 +321,6 @@ fn is_one_file(_: &cap_std::fs::Metadata, _: &cap_std::fs::Metadata) -> bool {
     true
 }
 
-/// Who may read and write the file that an upload replaces; nothing if there is none, or a link that leads out.
-#[derive(Clone, Copy)]
-#[cfg_attr(not(unix), derive(Default))]
-struct Access {
-    /// The permissions, the owner and the group.
-    #[cfg(unix)]
-    of_existing: Option<(u32, u32, u32)>,
-}
-
-#[cfg(unix)]
-impl Access {
-    /// That of the file with this name.
-    fn of(directory: &Dir, name: &str) -> Access {
-        use cap_std::fs::MetadataExt as _;
-        let existing = directory
-            .metadata(name)
-            .ok()
-            .filter(|existing| existing.is_file());
-        Access {
-            // Not the bits that give a program the rights of its owner.
-            of_existing: existing.map(|it| (it.mode() & 0o777, it.uid(), it.gid())),
-        }
-    }
-
-    /// The permissions of a new file, from which the system takes those of the umask.
-    fn permissions(self) -> u32 {
-        0o666 & self.of_existing.map_or(0o666, |(permissions, ..)| permissions)
-    }
-
-    fn limit(self, options: &mut OpenOptions) {
-        use cap_std::fs::OpenOptionsExt as _;
-        options.mode(self.permissions());
-    }
-
-    /// The same for a file that its owner opens again.
-    fn limit_to_owner_at_least(self, options: &mut OpenOptions) {
-        use cap_std::fs::OpenOptionsExt as _;
-        options.mode(self.permissions() | 0o600);
-    }
-
-    /// Gives the file the same. Fewer may read it if the owner or the group cannot be set.
-    fn give_to(self, file: &File) -> io::Result<()> {
-        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
-        let Some((mut permissions, owner, group)) = self.of_existing else {
-            return Ok(());
-        };
-        let now = file.metadata()?;
-        if now.gid() != group && fchown(file, None, Some(group)).is_err() {
-            // The server's group gets no more than everybody has.
-            permissions &= 0o707 | (permissions & 0o007) << 3;
-        }
-        file.set_permissions(std::fs::Permissions::from_mode(permissions))?;
-        if now.uid() != owner {
-            // Only a privileged process may. Otherwise the file is the server's, as a new one is.
-            let _ = fchown(file, Some(owner), None);
-        }
-        Ok(())
-    }
-}
-
-#[cfg(not(unix))]
-impl Access {
-    fn of(_: &Dir, _: &str) -> Access {
-        Access::default()
-    }
-
-    fn limit(self, _: &mut OpenOptions) {}
-
-    fn limit_to_owner_at_least(self, _: &mut OpenOptions) {}
-
-    fn give_to(self, _: &File) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Calls `make` with temporary names for `name` until one is free. Returns the name and the result.
 fn with_temporary_name<T>(
     name: &str,
@@ -402,13 +352,13 @@ static LINK_IS_TRIED: AtomicBool = AtomicBool::new(false);
 /// A new unnamed file in this directory; `None` where the file system does not support it, or `linkat` or `/proc`, which
 /// give it a name, are not available.
 #[cfg(target_os = "linux")]
-fn unnamed(directory: &Dir, wanted: Access) -> Option<File> {
+fn unnamed(directory: &Dir, permissions: u32) -> Option<File> {
     use rustix::fs::access;
     if NAMELESS.is_denied() || LINK.is_denied() {
         return None;
     }
     if !LINK_IS_TRIED.load(Ordering::Relaxed) {
-        let tried = nameless(directory, wanted)?;
+        let tried = nameless(directory, permissions)?;
         match with_temporary_name("link", |temporary| link_unnamed(&tried, directory, temporary)) {
             Ok((temporary, ())) => directory.remove_file(temporary).ok()?,
             Err(error) => {
@@ -418,16 +368,16 @@ fn unnamed(directory: &Dir, wanted: Access) -> Option<File> {
         }
         LINK_IS_TRIED.store(true, Ordering::Relaxed);
     }
-    let file = nameless(directory, wanted)?;
+    let file = nameless(directory, permissions)?;
     access(descriptor(&file), rustix::fs::Access::EXISTS).ok()?;
     Some(file)
 }
 
 #[cfg(target_os = "linux")]
-fn nameless(directory: &Dir, wanted: Access) -> Option<File> {
+fn nameless(directory: &Dir, permissions: u32) -> Option<File> {
     use rustix::fs::{Mode, OFlags, openat};
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    match openat(directory, ".", flags, Mode::from_raw_mode(wanted.permissions())) {
+    match openat(directory, ".", flags, Mode::from_raw_mode(permissions)) {
         Ok(file) => Some(File::from(file)),
         // Another file system may support it.
         Err(rustix::io::Errno::OPNOTSUPP) => None,
@@ -439,7 +389,7 @@ fn nameless(directory: &Dir, wanted: Access) -> Option<File> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn unnamed(_: &Dir, _: Access) -> Option<File> {
+fn unnamed(_: &Dir, _: u32) -> Option<File> {
     None
 }
 
@@ -586,7 +536,7 @@ mod tests {
     fn a_part_without_a_name_is_nowhere_until_it_is_whole() {
         let root = tempfile::tempdir().unwrap();
         let dir = directory(root.path());
-        if unnamed(&dir, Access::of(&dir, "a")).is_none() {
+        if unnamed(&dir, 0o600).is_none() {
             return eprintln!("skipped: {} knows no files without names", root.path().display());
         }
         for content in ["one", "another"] {

@@ -18,6 +18,7 @@ mod resumable;
 mod scarce;
 mod traversal;
 mod unfinished;
+mod unfinished_limits;
 mod upload_limits;
 mod uploads;
 

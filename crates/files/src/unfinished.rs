@@ -24,12 +24,19 @@ const FOLDER: &str = ".fullbore-uploads";
 /// How long an upload is kept after the last request that continued it: a night and a day.
 const IDLE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long an upload without a byte is kept: long enough for a client that asks for a resource first and then reads the file.
+const EMPTY_AGE: Duration = Duration::from_secs(10 * 60);
+
 /// How long an upload is kept in all, so that nobody keeps one for good with a byte a day.
 const LONGEST_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Unfinished uploads in all, and of one address. Each takes two inodes. Further ones are stored as before, and cannot be resumed.
 const MOST: usize = 1_024;
 const MOST_OF_ONE: usize = 64;
+
+/// When there are too many, those with fewer bytes give way, unless a request to them is in progress: to send a MiB again costs a client
+/// little, and to send it so often costs much. Otherwise 16 addresses could fill the table with empty uploads for a day.
+const LEAST_KEPT: u64 = 1 << 20;
 
 /// The bytes of the unfinished uploads of one address, in largest uploads.
 const LARGEST_OF_ONE: u64 = 4;
@@ -126,10 +133,15 @@ impl Record {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) token: Token,
+    /// The user who began it.
+    owner: Option<String>,
+    names: Vec<String>,
     address: Option<IpAddr>,
     created: u64,
     /// When a request last continued it, in seconds since 1970.
     last: AtomicU64,
+    /// How many bytes it is known to have.
+    received: AtomicU64,
     /// How many bytes it may come to have.
     claimed: u64,
     is_complete: AtomicBool,
@@ -155,12 +167,15 @@ pub(crate) struct Turn {
 }
 
 impl Entry {
-    fn new(token: Token, record: Record, last: u64, largest: u64) -> Arc<Entry> {
+    fn new(token: Token, record: Record, (last, received): (u64, u64), largest: u64) -> Arc<Entry> {
         Arc::new(Entry {
             token,
+            owner: record.owner.clone(),
+            names: record.names.clone(),
             address: record.address,
             created: record.created,
             last: AtomicU64::new(last),
+            received: AtomicU64::new(received),
             claimed: record.length.unwrap_or(largest),
             is_complete: AtomicBool::new(record.complete.is_some()),
             held: Arc::new(tokio::sync::Mutex::new(Held {
@@ -188,15 +203,37 @@ impl Entry {
         self.last.store(now(), Ordering::Relaxed);
     }
 
+    /// It has at least so many bytes.
+    pub(crate) fn has_received(&self, bytes: u64) {
+        self.received.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether this is an upload of this user to this file.
+    pub(crate) fn is_of(&self, owner: Option<&str>, names: &[String]) -> bool {
+        self.owner.as_deref() == owner && self.names == names
+    }
+
     /// How long it will be kept; `None` if its time is over.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        let idle = self
-            .last
-            .load(Ordering::Relaxed)
-            .saturating_add(IDLE_AGE.as_secs());
+        self.remaining_with(self.received.load(Ordering::Relaxed))
+    }
+
+    /// The same once it has so many bytes.
+    pub(crate) fn remaining_with(&self, received: u64) -> Option<Duration> {
+        let age = match received == 0 && !self.is_complete() {
+            true => EMPTY_AGE,
+            false => IDLE_AGE,
+        };
+        let idle = self.last.load(Ordering::Relaxed).saturating_add(age.as_secs());
         let end = idle.min(self.created.saturating_add(LONGEST_AGE.as_secs()));
         let left = end.checked_sub(now()).filter(|left| *left > 0);
         left.map(Duration::from_secs)
+    }
+
+    /// Whether a request has its turn.
+    #[cfg(test)]
+    pub(crate) fn is_in_progress(&self) -> bool {
+        self.held.try_lock().is_err()
     }
 
     /// Makes the last request to continue it so much older.
@@ -207,6 +244,13 @@ impl Entry {
 
     fn is_complete(&self) -> bool {
         self.is_complete.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is removed when there are too many. The order is that in which they are.
+    fn gives_way(&self) -> Option<(u64, u64)> {
+        let received = self.received.load(Ordering::Relaxed);
+        let gives_way = !self.is_complete() && received < LEAST_KEPT && self.held.try_lock().is_ok();
+        gives_way.then(|| (received, self.last.load(Ordering::Relaxed)))
     }
 }
 
@@ -267,7 +311,7 @@ impl Unfinished {
             return Ok(None);
         }
         let token = Token::new()?;
-        let entry = Entry::new(token.clone(), record, now(), self.largest);
+        let entry = Entry::new(token.clone(), record, (now(), 0), self.largest);
         // Nobody else has the entry. Its turn is taken until its files are there.
         let Ok(mut held) = entry.held.try_lock() else {
             return Ok(None);
@@ -279,7 +323,7 @@ impl Unfinished {
             table
                 .entries
                 .retain(|_, old| of_another(old) || !is_changed_elsewhere(&folder, old));
-            if !self.has_room(&table, &entry) {
+            if !self.make_room(&mut table, &folder, &entry) {
                 return Ok(None);
             }
         }
@@ -355,10 +399,13 @@ impl Unfinished {
     /// The part, to append to at its end.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The error of the system. `WouldBlock`: another process writes it.
     pub(crate) fn part(&self, token: &Token) -> io::Result<Kept> {
         let directory = self.shared_folder()?;
         let name = token.part();
+        if PendingFile::is_locked(&directory, &name)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let offset = directory.metadata(&name)?.len();
         Ok(Kept {
             directory,
@@ -452,12 +499,47 @@ impl Unfinished {
         if new.is_complete() {
             return table.entries.len() < MOST + MOST_COMPLETE;
         }
-        let unfinished = || table.entries.values().filter(|entry| !entry.is_complete());
-        let of_one = || unfinished().filter(|entry| entry.address == new.address);
-        let claimed: u64 = of_one().fold(new.claimed, |sum, entry| sum.saturating_add(entry.claimed));
-        unfinished().count() < MOST
-            && (new.address.is_none()
-                || of_one().count() < MOST_OF_ONE && claimed <= self.largest.saturating_mul(LARGEST_OF_ONE))
+        let unfinished = table.entries.values().filter(|entry| !entry.is_complete());
+        unfinished.count() < MOST && self.has_room_of_address(table, new, |_| true)
+    }
+
+    /// Whether its address may have another upload beside those of `counted`.
+    fn has_room_of_address(&self, table: &Table, new: &Entry, counted: impl Fn(&Entry) -> bool) -> bool {
+        let entries = table.entries.values();
+        let (mut count, mut claimed) = (0, new.claimed);
+        for entry in
+            entries.filter(|entry| !entry.is_complete() && entry.address == new.address && counted(entry))
+        {
+            count += 1;
+            claimed = claimed.saturating_add(entry.claimed);
+        }
+        let most = self.largest.saturating_mul(LARGEST_OF_ONE);
+        new.address.is_none() || count < MOST_OF_ONE && claimed <= most
+    }
+
+    /// Removes uploads with few bytes until there is room for a new one: those of its own address if that has too many. Returns whether
+    /// there is.
+    fn make_room(&self, table: &mut Table, folder: &Dir, new: &Entry) -> bool {
+        if !self.has_room_of_address(table, new, |entry| entry.gives_way().is_none()) {
+            return false;
+        }
+        let entries = table.entries.values();
+        let mut small: Vec<_> = entries
+            .filter_map(|entry| Some((entry.gives_way()?, Arc::clone(entry))))
+            .collect();
+        small.sort_by_key(|(order, _)| *order);
+        for (_, entry) in &small {
+            let is_room_of_address = self.has_room_of_address(table, new, |_| true);
+            if is_room_of_address && self.has_room(table, new) {
+                return true;
+            }
+            let helps = is_room_of_address || entry.address == new.address;
+            if helps && may_give_way(folder, entry) {
+                remove_files(folder, &entry.token);
+                table.entries.remove(&entry.token);
+            }
+        }
+        self.has_room(table, new)
     }
 
     /// Reads the records of other processes, now and then.
@@ -505,12 +587,12 @@ impl Unfinished {
             .read_to_end(&mut text)
             .ok()?;
         let mut record: Record = serde_json::from_slice(&text).ok()?;
-        let mut last = modified(folder, &token.part());
-        if last.is_none() {
+        let mut state = part_state(folder, &token.part());
+        if state.is_none() {
             record.complete = record.complete.or_else(|| self.published(&record));
-            last = record.complete.and_then(|_| modified(folder, &name));
+            state = record.complete.and_then(|_| part_state(folder, &name));
         }
-        Some(Entry::new(token.clone(), record, last?, self.largest))
+        Some(Entry::new(token.clone(), record, state?, self.largest))
     }
 
     /// The length of the file that was the part of this upload, if it has its name.
@@ -550,25 +632,37 @@ fn is_part_gone(folder: &Dir, entry: &Entry) -> bool {
     !entry.is_complete() && part().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
+/// Whether no other process has continued an upload or continues it now.
+fn may_give_way(folder: &Dir, entry: &Entry) -> bool {
+    let part = entry.token.part();
+    let Ok(found) = folder.symlink_metadata(&part) else {
+        return true;
+    };
+    entry.has_received(found.len());
+    entry.gives_way().is_some() && !PendingFile::is_locked(folder, &part).unwrap_or(false)
+}
+
 /// Whether the time of an upload is over, also if another process has continued it.
 fn is_over(folder: &Dir, entry: &Entry) -> bool {
     if entry.remaining().is_some() {
         return false;
     }
-    let written = modified(folder, &entry.token.part()).unwrap_or_default();
+    let (written, received) = part_state(folder, &entry.token.part()).unwrap_or_default();
     entry.last.fetch_max(written, Ordering::Relaxed);
+    entry.has_received(received);
     entry.remaining().is_none()
 }
 
 /// Whether a file was left long ago.
 fn is_older_than_all(folder: &Dir, name: &str) -> bool {
-    modified(folder, name).is_some_and(|at| at.saturating_add(LONGEST_AGE.as_secs()) < now())
+    part_state(folder, name).is_some_and(|(at, _)| at.saturating_add(LONGEST_AGE.as_secs()) < now())
 }
 
-/// When a file was modified, in seconds since 1970.
-fn modified(folder: &Dir, name: &str) -> Option<u64> {
-    let modified = folder.symlink_metadata(name).ok()?.modified().ok()?.into_std();
-    Some(modified.duration_since(UNIX_EPOCH).ok()?.as_secs())
+/// When a file was modified, in seconds since 1970, and its length.
+fn part_state(folder: &Dir, name: &str) -> Option<(u64, u64)> {
+    let found = folder.symlink_metadata(name).ok()?;
+    let modified = found.modified().ok()?.into_std();
+    Some((modified.duration_since(UNIX_EPOCH).ok()?.as_secs(), found.len()))
 }
 
 fn remove_files(folder: &Dir, token: &Token) {

@@ -14,6 +14,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::{LogFormat, LogUser, LogWriter};
+use crate::upload_reference;
 
 /// What limited a response, or an upload, of fewer bytes is not asked.
 const LEAST_BYTES: u64 = 1_000_000;
@@ -51,7 +52,7 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn begin<Q>(writer: &LogWriter, request: &Request<Q>) -> Line {
         let uri = request.uri();
-        let path = uri.path_and_query().map_or(uri.path(), |path| path.as_str());
+        let path = &*upload_reference::shown(uri);
         let (method, version) = (request.method().as_str(), request.version());
         let headers = request.headers();
         let mut fields = Fields {

@@ -50,6 +50,23 @@ impl Site {
 }
 
 #[tokio::test]
+async fn a_part_of_a_form_is_refused_and_never_stored_as_the_whole() {
+    let site = Site::with(settings);
+    let body = form(&[("a", b"one")]);
+    let refused = site.submit("/", &[("upload-complete", "?0")], &body, 100).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(
+        refused.text().contains("upload-complete: ?0"),
+        "{}",
+        refused.text()
+    );
+    assert!(site.names().is_empty());
+    let stored = site.submit("/", &[("upload-complete", "?1")], &body, 100).await;
+    assert_eq!(stored.status, 201, "{}", stored.text());
+    assert_eq!(site.names(), ["a"]);
+}
+
+#[tokio::test]
 async fn the_files_of_a_form_are_stored_in_the_folder_of_its_path() {
     let site = Site::with(settings);
     let long = pattern(5_000);

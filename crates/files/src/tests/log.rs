@@ -92,6 +92,18 @@ fn steady(line: &str) -> String {
 }
 
 #[tokio::test]
+async fn no_line_has_the_token_of_an_unfinished_upload() {
+    for format in [LogFormat::Text, LogFormat::Combined, LogFormat::Json] {
+        let logged = Logged::in_format(format);
+        let token = "0123456789abcdef0123456789abcdef";
+        logged.read(get(&format!("/a?upload-resource={token}"))).await;
+        let lines = logged.lines();
+        assert!(lines[0].contains("/a?upload-resource=01234567..."), "{lines:?}");
+        assert!(!lines[0].contains(&token[..9]), "{lines:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_line_says_who_asked_for_what_and_what_came_of_it() {
     let logged = Logged::new();
     logged.site.write("a.txt", "hello");

@@ -1,10 +1,10 @@
 //! Resumable uploads, without the responses with 104: the server that sends them is tested with the program.
 
-use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use crate::{LogUser, PeerAddr};
+use crate::LogUser;
 
+use super::uploads::{Gated, until};
 use super::*;
 
 pub(super) const MORE: (&str, &str) = ("upload-complete", "?0");
@@ -66,7 +66,7 @@ impl Site {
     }
 
     /// The same folder under a server that has just been started.
-    fn restarted(&self) -> Files {
+    pub(super) fn restarted(&self) -> Files {
         Files::open(&self.root, taking_uploads(&self.root)).unwrap()
     }
 }
@@ -307,6 +307,86 @@ async fn nobody_continues_the_upload_of_somebody_else_or_of_another_file() {
 }
 
 #[tokio::test]
+async fn a_request_of_somebody_else_does_not_end_the_one_in_progress() {
+    let site = site();
+    let of = |user: &'static str, mut request: Request<Script>| {
+        request.extensions_mut().insert(LogUser(user.into()));
+        let mut files = site.files.clone();
+        async move { Answer::read(files.call(request).await.unwrap()).await }
+    };
+    let created = of("ann", request(Method::PUT, "/a", &[MORE], Script::text("12"))).await;
+    let resource = format!("/{}", created.field("location").strip_prefix("./").unwrap());
+    let fields = [PARTIAL, LAST, ("upload-offset", "2")];
+    let (body, go_on) = Gated::new(Script::of([
+        Step::Data(Bytes::from("3")),
+        Step::Stall,
+        Step::Data(Bytes::from("4")),
+    ]));
+    let mut append = request(Method::PATCH, &resource, &fields, body);
+    append.extensions_mut().insert(LogUser("ann".into()));
+    let mut files = site.files.clone();
+    let append = tokio::spawn(files.call(append));
+    until(|| site.entry(&resource).is_in_progress()).await;
+    for method in [Method::HEAD, Method::PATCH, Method::DELETE] {
+        let answer = of("bob", request(method, &resource, &fields, Script::text("x"))).await;
+        assert_eq!(answer.status, 404);
+    }
+    let path = resource.replace("/a?", "/b?");
+    let answer = of("ann", request(Method::HEAD, &path, &[], Script::of([]))).await;
+    assert_eq!(answer.status, 404);
+    go_on.send(()).unwrap();
+    assert_eq!(append.await.unwrap().unwrap().status(), 201);
+    assert_eq!(read(site.path("a")), "1234");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_upload_that_another_process_receives_is_locked() {
+    let mut site = site();
+    let resource = site.created("/a", "12").await;
+    let other = site.restarted();
+    let fields = [PARTIAL, MORE, ("upload-offset", "2")];
+    let stalled = Script::of([Step::Data(Bytes::from("34")), Step::Stall]);
+    let mut files = site.files.clone();
+    let dead = tokio::spawn(files.call(request(Method::PATCH, &resource, &fields, stalled)));
+    while std::fs::read(site.part()).unwrap().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    let first = std::mem::replace(&mut site.files, other);
+    let refused = site.append(&resource, 4, true, Script::text("56")).await;
+    assert_eq!(refused.status, 423, "{}", refused.text());
+    assert_eq!(site.state(&resource).await, state("4", "?0", ""));
+    // The request ends as soon as its own process is asked.
+    let other = std::mem::replace(&mut site.files, first);
+    assert_eq!(site.state(&resource).await, state("4", "?0", ""));
+    assert_eq!(dead.await.unwrap().unwrap().status(), 409);
+    site.files = other;
+    let stored = site.append(&resource, 4, true, Script::text("56")).await;
+    assert_eq!(stored.status, 201, "{}", stored.text());
+    assert_eq!(read(site.path("a")), "123456");
+}
+
+#[tokio::test]
+async fn after_a_power_failure_the_upload_continues_from_what_the_disk_has() {
+    let mut site = site();
+    let resource = site.created("/a", "12").await;
+    let appended = site.append(&resource, 2, false, Script::text("345")).await;
+    assert_eq!(appended.field("upload-offset"), "5");
+    let part = std::fs::File::options().write(true).open(site.part()).unwrap();
+    part.set_len(3).unwrap();
+    site.files = site.restarted();
+    assert_eq!(site.state(&resource).await, state("3", "?0", ""));
+    let refused = site.append(&resource, 5, true, Script::text("6")).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.field("upload-offset")),
+        (409, "3")
+    );
+    let stored = site.append(&resource, 3, true, Script::text("456")).await;
+    assert_eq!(stored.status, 201, "{}", stored.text());
+    assert_eq!(read(site.path("a")), "123456");
+}
+
+#[tokio::test]
 async fn a_request_ends_the_one_before_it_and_what_that_received_counts() {
     let site = site();
     let resource = site.created("/a", "12").await;
@@ -526,58 +606,6 @@ async fn an_upload_is_bounded_as_a_whole() {
         (413, "max-size=10")
     );
     assert!(site.kept().is_empty());
-}
-
-#[tokio::test]
-async fn an_address_has_so_many_unfinished_uploads_and_no_more_bytes_than_of_four_largest() {
-    let site = site();
-    let from = |address: &str, path: String, length: Option<&str>| {
-        let fields: Vec<_> = [MORE]
-            .into_iter()
-            .chain(length.map(|length| ("upload-length", length)))
-            .collect();
-        let mut request = request(Method::PUT, &path, &fields, Script::text("1"));
-        let address: SocketAddr = address.parse().unwrap();
-        request.extensions_mut().insert(PeerAddr(address));
-        let mut files = site.files.clone();
-        async move { files.call(request).await.unwrap().status().as_u16() }
-    };
-    let (ann, bob) = ("192.0.2.1:1", "192.0.2.2:1");
-    for number in 0..64 {
-        assert_eq!(from(ann, format!("/{number}"), Some("9")).await, 201);
-    }
-    assert_eq!(from(ann, "/64".to_owned(), Some("9")).await, 503);
-    // Of an unknown length, it may come to be a largest one.
-    for number in 100..104 {
-        assert_eq!(from(bob, format!("/{number}"), None).await, 201);
-    }
-    assert_eq!(from(bob, "/104".to_owned(), Some("9")).await, 503);
-}
-
-#[tokio::test]
-async fn uploads_expire() {
-    let mut site = site();
-    let resource = site.created("/a", "12").await;
-    let part = std::fs::File::options().write(true).open(site.part()).unwrap();
-    let hour = Duration::from_secs(3_600);
-    part.set_modified(SystemTime::now() - 23 * hour).unwrap();
-    site.files = site.restarted();
-    let told = site.ask(Method::HEAD, &resource, &[]).await;
-    let age = told.field("upload-limit").rsplit_once("max-age=").unwrap().1;
-    assert!((3_500..=3_600).contains(&age.parse::<u64>().unwrap()), "{age}");
-    part.set_modified(SystemTime::now() - 25 * hour).unwrap();
-    site.files = site.restarted();
-    assert_eq!(site.state(&resource).await, None);
-    assert!(site.kept().is_empty());
-
-    let resource = site.created("/a", "12").await;
-    let part = std::fs::File::options().write(true).open(site.part()).unwrap();
-    part.set_modified(SystemTime::now() - 25 * hour).unwrap();
-    site.files = site.restarted();
-    // The first upload looks for those of earlier servers.
-    site.created("/b", "12").await;
-    assert_eq!(site.kept().len(), 2);
-    assert_eq!(site.state(&resource).await, None);
 }
 
 #[tokio::test]

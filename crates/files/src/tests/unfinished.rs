@@ -26,7 +26,7 @@ impl Body for Sent {
 }
 
 impl Site {
-    fn entry(&self, resource: &str) -> std::sync::Arc<Entry> {
+    pub(super) fn entry(&self, resource: &str) -> std::sync::Arc<Entry> {
         let UploadTarget::Directory(_, unfinished) = &self.files.shared_for_tests().uploads else {
             panic!("there are no uploads");
         };
@@ -86,6 +86,33 @@ async fn a_file_that_nobody_may_write_is_replaced_in_parts_too() {
     assert_eq!(mode(site.path("a")), 0o440);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_part_has_the_group_that_the_folder_of_its_file_gives() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+    let site = site();
+    let team = site.path("team");
+    std::fs::create_dir(&team).unwrap();
+    let own = std::fs::metadata(&team).unwrap().gid();
+    // Only a privileged process may.
+    if chown(&team, None, Some(own + 1)).is_err() {
+        return;
+    }
+    std::fs::set_permissions(&team, std::fs::Permissions::from_mode(0o2775)).unwrap();
+    let group = |path: PathBuf| std::fs::metadata(path).unwrap().gid();
+    let resource = site.created("/team/a", "1").await;
+    assert_eq!(group(site.part()), own + 1);
+    assert_eq!(
+        site.append(&resource, 1, true, Script::text("2")).await.status,
+        201
+    );
+    assert_eq!(group(site.path("team/a")), own + 1);
+    assert_eq!(site.names(), [FOLDER, "team"]);
+    let resource = site.created("/b", "1").await;
+    site.append(&resource, 1, true, Script::text("2")).await;
+    assert_eq!(group(site.path("b")), own);
+}
+
 #[tokio::test]
 async fn an_upload_does_not_expire_while_its_bytes_arrive() {
     let site = site();
@@ -130,26 +157,6 @@ async fn requests_to_one_upload_take_turns_when_the_served_folder_was_found_agai
     assert_eq!(stored.status, 201, "{}", stored.text());
     assert_eq!(dead.await.unwrap().unwrap().status(), 409);
     assert_eq!(read(uploads.join("a")), "123456");
-}
-
-#[tokio::test]
-async fn uploads_that_the_operator_removed_do_not_count() {
-    let site = site();
-    let begin = |path: String| {
-        let fields = [MORE, ("upload-length", "9")];
-        let mut request = request(Method::PUT, &path, &fields, Script::text("1"));
-        request
-            .extensions_mut()
-            .insert(PeerAddr("192.0.2.1:1".parse().unwrap()));
-        let mut files = site.files.clone();
-        async move { files.call(request).await.unwrap().status().as_u16() }
-    };
-    for number in 0..64 {
-        assert_eq!(begin(format!("/{number}")).await, 201);
-    }
-    assert_eq!(begin("/64".to_owned()).await, 503);
-    std::fs::remove_dir_all(site.path(FOLDER)).unwrap();
-    assert_eq!(begin("/64".to_owned()).await, 201);
 }
 
 #[tokio::test]
@@ -292,43 +299,6 @@ async fn a_server_that_was_killed_finds_the_file_of_an_upload_whose_length_came_
     assert_eq!(site.state(&resource).await, state("3", "?1", "3"));
 }
 
-#[tokio::test]
-async fn what_another_process_did_to_an_upload_is_seen() {
-    let mut site = site();
-    let other = Files::open(&site.root, taking_uploads(&site.root)).unwrap();
-    let first = site.files.clone();
-    let begin = |path: &'static str| {
-        let mut request = request(Method::PUT, path, &[MORE], Script::text("1"));
-        request
-            .extensions_mut()
-            .insert(PeerAddr("192.0.2.1:1".parse().unwrap()));
-        let mut files = first.clone();
-        async move { Answer::read(files.call(request).await.unwrap()).await }
-    };
-    // As many uploads of an unknown length as one address may have.
-    let mut resources = Vec::new();
-    for path in ["/a", "/b", "/c", "/d"] {
-        let location = begin(path).await.field("location").to_owned();
-        resources.push(format!("/{}", location.strip_prefix("./").unwrap()));
-    }
-    assert_eq!(begin("/e").await.status, 503);
-    site.files = other;
-    for resource in &resources[..2] {
-        let stored = site.append(resource, 1, true, Script::text("2")).await;
-        assert_eq!(stored.status, 201, "{}", stored.text());
-    }
-    site.append(&resources[2], 1, false, Script::text("2")).await;
-    site.files = first.clone();
-    // What is complete does not count, and the first process learns it from the record.
-    assert_eq!(site.state(&resources[0]).await, state("2", "?1", "2"));
-    assert_eq!(begin("/e").await.status, 201);
-    assert_eq!(begin("/f").await.status, 201);
-    assert_eq!(begin("/g").await.status, 503);
-    // One that was continued elsewhere has not expired.
-    site.entry(&resources[2]).age(Duration::from_secs(25 * 3_600));
-    assert_eq!(site.state(&resources[2]).await, state("2", "?0", ""));
-}
-
 #[cfg(unix)]
 #[tokio::test]
 async fn an_upload_to_a_folder_that_the_server_may_not_write_to_is_refused_with_its_first_bytes() {
@@ -363,32 +333,6 @@ async fn all_parts_that_are_being_received_share_one_descriptor_of_their_folder(
     std::fs::rename(site.path(FOLDER), site.path("removed")).unwrap();
     let other = part(&site.created("/c", "1").await);
     assert!(!std::sync::Arc::ptr_eq(&one, &other));
-}
-
-#[tokio::test]
-async fn what_another_process_left_is_removed_when_its_time_is_over() {
-    let mut site = site();
-    let mine = site.created("/a", "12").await;
-    let first = site.files.clone();
-    site.files = Files::open(&site.root, taking_uploads(&site.root)).unwrap();
-    let theirs = site.created("/b", "12").await;
-    site.files = first;
-    let part = |resource: &str| {
-        let token = resource.rsplit_once('=').unwrap().1;
-        site.path(FOLDER).join(format!("{token}.part"))
-    };
-    let file = std::fs::File::options().write(true).open(part(&theirs)).unwrap();
-    let day = Duration::from_secs(25 * 3_600);
-    file.set_modified(std::time::SystemTime::now() - day).unwrap();
-    let UploadTarget::Directory(_, unfinished) = &site.files.shared_for_tests().uploads else {
-        panic!("there are no uploads");
-    };
-    let before = site.entry(&mine);
-    unfinished.hurry();
-    assert_eq!(site.state(&mine).await, state("2", "?0", ""));
-    assert!(!part(&theirs).exists() && part(&mine).exists());
-    // Requests still take turns.
-    assert!(std::sync::Arc::ptr_eq(&before, &site.entry(&mine)));
 }
 
 #[tokio::test]
