@@ -99,6 +99,13 @@ impl Share {
         true
     }
 
+    /// Whether so much is taken that only what is necessary should take more: a quarter of the budget, or half as much by this peer.
+    pub(crate) fn is_scarce(&self) -> bool {
+        let budget = &*self.budget;
+        let of_peer = self.peer.and_then(|peer| budget.lock().get(&peer).copied());
+        budget.used() > budget.most / 4 || of_peer.is_some_and(|taken| taken > budget.most / 8)
+    }
+
     /// Gives back what is beyond `amount`.
     pub(crate) fn shrink(&mut self, amount: usize) {
         let less = self.taken.saturating_sub(amount);

@@ -1,58 +1,42 @@
 //! The list of a folder's files, as HTML or JSON.
 //!
 //! The HTML works without scripts: links sort it, and a form uploads into the folder where uploads reach it. All links are
-//! relative, so a listing works below any prefix. JSON of a large folder comes in pages. How many entries are read, and the memory of all listings, have limits
-//! (`listed` and `all_listings_bytes` of `settings`). Called by `files`, in blocking jobs.
+//! relative, so a listing works below any prefix. JSON of a large folder comes in pages, and a client may ask for the lists of
+//! sub-folders beside it. How many entries are read, and the memory of all listings, have limits (`listed`, `sublisted` and
+//! `all_listings_bytes` of `settings`). Called by `files`, in blocking jobs.
 
-use std::cmp::Ordering;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
-use std::time::SystemTime;
 
-use bytes::Bytes;
-use cap_std::fs::{Dir, DirEntry, Metadata};
-use http::header::{
-    CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
-};
-use http::{HeaderValue, Method, StatusCode};
-use serde::Serialize;
+use cap_std::fs::Dir;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, RETRY_AFTER, VARY};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::accept::{self, Form};
 use crate::archive::{Archive, Format, Means, Refused};
-use crate::budget::Share;
 use crate::conditional::{self, Validators, Verdict};
 use crate::destination::is_storable;
+use crate::entry::{Column, ENTRY_BYTES, Entry, Order, QUERY_PAIRS, rfc3339};
 use crate::file_body::{FileResponse, ResponseBody};
 use crate::head::Head;
+use crate::json_list::{self, Document};
 use crate::name_order;
 use crate::open::{OpenError, open_folder};
-use crate::page::{self, Counted, Escaped, is_deceptive};
+use crate::output::{Exhausted, Output};
+use crate::page::{self, Counted, Escaped};
 use crate::peer::Peer;
 use crate::resolve::{Target, encode};
 use crate::respond;
 use crate::shared::{Shared, UploadTarget};
-use crate::unfinished::is_private;
-
-/// The approximate memory of an entry beyond its name.
-const ENTRY_BYTES: usize = 160;
+use crate::sublists::{self, SUBLISTS};
 
 /// How many entries are looked at for each one that is listed at most. The others are hidden, or no files.
 const LOOKED_AT: usize = 4;
 
-/// How many pairs of a query are read.
-const QUERY_PAIRS: usize = 16;
-
-/// A file or folder of the listing.
-struct Entry {
-    name: String,
-    /// Whether a request can have the name: a path is UTF-8 without backslashes.
-    has_link: bool,
-    /// Bytes; `None` for a folder.
-    size: Option<u64>,
-    modified: Option<SystemTime>,
-}
+/// The field of a response that names the preferences of its request that it has met (RFC 7240).
+static PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// What was read of a folder.
 struct Listing {
@@ -62,31 +46,6 @@ struct Listing {
     /// The query of the list that has them.
     next: Option<String>,
 }
-
-/// The order of the entries; folders come first in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Order {
-    by: Column,
-    descending: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    Name,
-    Size,
-    Date,
-}
-
-/// A text under construction. Its memory is part of the budget.
-struct Output {
-    text: String,
-    /// The memory of the entries.
-    beside: usize,
-    share: Share,
-}
-
-/// The memory of listings is used up.
-struct Exhausted;
 
 /// Answers GET or HEAD of a folder; `None` if there is no such folder. Blocks.
 pub(crate) fn answer(
@@ -117,11 +76,15 @@ pub(crate) fn answer(
         Ok(Err(Exhausted)) => return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE)),
         Err(_) => return Some(respond::status(StatusCode::INTERNAL_SERVER_ERROR)),
     };
-    let written = write(shared, head, target, form, listing, &mut output);
-    if written.is_err() {
+    let Ok(has_sublists) = write(shared, head, target, form, listing, &mut output) else {
         return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE));
+    };
+    let mut response = finish(head, form, output);
+    if has_sublists {
+        let applied = HeaderValue::from_static(SUBLISTS);
+        response.headers_mut().insert(PREFERENCE_APPLIED.clone(), applied);
     }
-    Some(finish(head, form, output))
+    Some(response)
 }
 
 /// Answers GET or HEAD of a folder with its archive; `None` if there is no such folder. Blocks; needs the context of a runtime.
@@ -238,92 +201,7 @@ fn read_page(
     }))
 }
 
-impl Entry {
-    /// `None` for what GET would not serve: hidden names, links that lead nowhere or out of the root, devices.
-    fn of(shared: &Shared, target: &Target, entry: &DirEntry) -> Option<Entry> {
-        let name = entry.file_name();
-        let text = name.to_string_lossy();
-        if text.starts_with('.') && (!shared.settings.hidden || is_private(&text)) {
-            return None;
-        }
-        let has_link = name.to_str().is_some() && !text.contains('\\');
-        let mut metadata = entry.metadata().ok()?;
-        if metadata.is_symlink() {
-            metadata = followed(shared, target, name.to_str()?)?;
-        }
-        let size = match (metadata.is_file(), metadata.is_dir()) {
-            (true, _) => Some(metadata.len()),
-            (_, true) => None,
-            _ => return None,
-        };
-        Some(Entry {
-            name: text.into_owned(),
-            has_link,
-            size,
-            modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
-        })
-    }
-
-    fn is_folder(&self) -> bool {
-        self.size.is_none()
-    }
-
-    /// The name as a relative reference.
-    fn link(&self) -> Option<String> {
-        let slash = if self.is_folder() { "/" } else { "" };
-        self.has_link.then(|| format!("{}{slash}", encode(&self.name)))
-    }
-}
-
-/// What a link leads to, if that is below the root.
-fn followed(shared: &Shared, target: &Target, name: &str) -> Option<Metadata> {
-    shared.root.metadata(target.child(name)).ok()
-}
-
-impl Order {
-    /// Of the query `sort=name|size|date&order=asc|desc`. Anything else means by name.
-    fn of(query: Option<&str>) -> Order {
-        let mut order = Order {
-            by: Column::Name,
-            descending: false,
-        };
-        for pair in query.unwrap_or_default().split('&').take(QUERY_PAIRS) {
-            match pair {
-                "sort=size" => order.by = Column::Size,
-                "sort=date" => order.by = Column::Date,
-                "order=desc" => order.descending = true,
-                _ => {}
-            }
-        }
-        order
-    }
-
-    fn sort(self, entries: &mut [Entry]) {
-        // Names in the order of their letters, whatever their case.
-        entries.sort_by_cached_key(|entry| (entry.name.to_lowercase(), entry.name.clone()));
-        if self.by != Column::Name {
-            entries.sort_by(|a, b| match self.by {
-                Column::Size => a.size.cmp(&b.size),
-                Column::Date => a.modified.cmp(&b.modified),
-                Column::Name => Ordering::Equal,
-            });
-        }
-        if self.descending {
-            entries.reverse();
-        }
-        entries.sort_by_key(|entry| !entry.is_folder());
-    }
-}
-
-impl Output {
-    /// # Errors
-    /// The memory of listings is used up.
-    fn check(&mut self) -> Result<(), Exhausted> {
-        let bytes = self.text.capacity().saturating_add(self.beside);
-        self.share.reach(bytes).then_some(()).ok_or(Exhausted)
-    }
-}
-
+/// Writes the document. Returns whether it has the lists of sub-folders.
 fn write(
     shared: &Shared,
     head: Head<'_>,
@@ -331,16 +209,30 @@ fn write(
     form: Form,
     mut listing: Listing,
     output: &mut Output,
-) -> Result<(), Exhausted> {
+) -> Result<bool, Exhausted> {
     let order = Order::of(head.uri.query());
     order.sort(&mut listing.entries);
+    let mut has_sublists = false;
     match form {
         Form::Html => write_html(shared, target, order, &listing, output)?,
-        Form::Json => write_json(target, &listing, output)?,
+        Form::Json => {
+            let read = || sublists::read(shared, target, order, &listing.entries, output);
+            let sublists = sublists::are_asked_for(head.headers).then(read);
+            let document = Document {
+                path: &path(target),
+                is_partial: listing.is_partial,
+                next: listing.next.as_deref(),
+                entries: &listing.entries,
+                sublists: sublists.as_deref(),
+            };
+            document.write(output)?;
+            has_sublists = sublists.is_some();
+        }
     }
     output.beside = 0;
     output.text.shrink_to_fit();
-    output.check()
+    output.check()?;
+    Ok(has_sublists)
 }
 
 fn finish(head: Head<'_>, form: Form, output: Output) -> FileResponse {
@@ -354,81 +246,22 @@ fn finish(head: Head<'_>, form: Form, output: Output) -> FileResponse {
             let body = Counted::bytes(output.text, output.share);
             match form {
                 Form::Html => page::response(StatusCode::OK, body),
-                Form::Json => json_response(body),
+                Form::Json => json_list::response(body),
             }
         }
     };
     let headers = response.headers_mut();
-    headers.insert(VARY, HeaderValue::from_static("accept"));
+    headers.insert(
+        VARY,
+        HeaderValue::from_static(match form {
+            Form::Html => "accept",
+            Form::Json => "accept, prefer",
+        }),
+    );
     if let Some(etag) = validators.etag() {
         headers.insert(ETAG, etag);
     }
     response
-}
-
-fn json_response(body: Bytes) -> FileResponse {
-    let mut response = respond::bare(StatusCode::OK);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    *response.body_mut() = ResponseBody::full(body);
-    response
-}
-
-/// An entry of the JSON document.
-#[derive(Serialize)]
-struct JsonEntry<'a> {
-    name: &'a str,
-    /// `file` or `folder`.
-    r#type: &'static str,
-    /// Bytes; `null` for a folder.
-    size: Option<u64>,
-    /// RFC 3339, in UTC.
-    modified: Option<String>,
-    /// A reference relative to the folder; `null` for a name that no request can have.
-    href: Option<String>,
-}
-
-fn write_json(target: &Target, listing: &Listing, output: &mut Output) -> Result<(), Exhausted> {
-    // Numbers, strings and null: serializing them does not fail.
-    let json = |value: &JsonEntry<'_>| plain(serde_json::to_string(value).unwrap_or_default());
-    let path = plain(serde_json::to_string(&path(target)).unwrap_or_default());
-    let partial = listing.is_partial;
-    let next = plain(serde_json::to_string(&listing.next).unwrap_or_default());
-    let _ = write!(
-        output.text,
-        "{{\"path\":{path},\"truncated\":{partial},\"next\":{next},\"entries\":["
-    );
-    for (at, entry) in listing.entries.iter().enumerate() {
-        output.text.push_str(if at > 0 { ",\n" } else { "\n" });
-        output.text.push_str(&json(&JsonEntry {
-            name: &entry.name,
-            r#type: if entry.is_folder() { "folder" } else { "file" },
-            size: entry.size,
-            modified: entry.modified.and_then(rfc3339),
-            href: entry.link(),
-        }));
-        output.check()?;
-    }
-    output.text.push_str("\n]}\n");
-    Ok(())
-}
-
-/// JSON without characters that a terminal obeys, or that reorder the text. They can only be in strings.
-fn plain(json: String) -> String {
-    if !json.contains(is_deceptive) {
-        return json;
-    }
-    let mut text = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        // Writing to a String does not fail. All of them have four digits.
-        let _ = match is_deceptive(c) {
-            true => write!(text, "\\u{:04x}", u32::from(c)),
-            false => text.write_char(c),
-        };
-    }
-    text
 }
 
 /// The path of the folder, not encoded.
@@ -622,16 +455,8 @@ fn readable(bytes: u64) -> String {
     format!("{value:.decimals$} {}", UNITS.get(unit).unwrap_or(&""))
 }
 
-/// A time in UTC to the second; `None` before 1970 and after 9999.
-fn rfc3339(time: SystemTime) -> Option<String> {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    (since.as_secs() < conditional::END_OF_DATES).then(|| humantime::format_rfc3339_seconds(time).to_string())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -651,47 +476,5 @@ mod tests {
         ] {
             assert_eq!(readable(bytes), expected, "{bytes}");
         }
-    }
-
-    #[test]
-    fn entries_are_sorted_by_what_the_query_says_with_folders_first() {
-        let entry = |name: &str, size, seconds| Entry {
-            name: name.to_owned(),
-            has_link: true,
-            size,
-            modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
-        };
-        for (query, expected) in [
-            ("", "d E a B c"),
-            ("sort=name", "d E a B c"),
-            ("order=desc", "E d c B a"),
-            ("sort=size", "d E c a B"),
-            ("sort=size&order=desc", "E d B a c"),
-            ("sort=date", "E d B c a"),
-            ("sort=date&order=desc", "d E a c B"),
-            ("sort=nonsense&&x=%ff", "d E a B c"),
-        ] {
-            let mut entries = vec![
-                entry("c", Some(1), 20),
-                entry("d", None, 5),
-                entry("B", Some(3), 10),
-                entry("a", Some(2), 30),
-                entry("E", None, 2),
-            ];
-            Order::of(Some(query)).sort(&mut entries);
-            let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
-            assert_eq!(names.join(" "), expected, "{query}");
-        }
-    }
-
-    #[test]
-    fn times_that_have_no_date_are_left_out() {
-        let epoch = SystemTime::UNIX_EPOCH;
-        assert_eq!(rfc3339(epoch).as_deref(), Some("1970-01-01T00:00:00Z"));
-        assert_eq!(rfc3339(epoch - Duration::from_secs(1)), None);
-        assert_eq!(
-            rfc3339(epoch + Duration::from_secs(conditional::END_OF_DATES)),
-            None
-        );
     }
 }

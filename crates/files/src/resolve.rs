@@ -106,6 +106,18 @@ impl Target {
         }
     }
 
+    /// The folder `name` in this directory, which is no path of a request. `None` if a request cannot have its path.
+    pub(crate) fn folder(&self, name: &str) -> Option<Target> {
+        let names = self.names.iter().map(String::as_str).chain([name]);
+        let total: usize = names.clone().map(|name| name.len() + 1).sum();
+        // The last segment behind the slash is empty, and counts one.
+        (total < MAX_PATH_BYTES).then(|| Target {
+            names: names.map(str::to_owned).collect(),
+            directory: true,
+            depth: self.depth + 1,
+        })
+    }
+
     /// This directory for `location`, relative to the path of the request. A router may have taken a prefix off that path,
     /// which only the client knows. Nor does `//host` in a request ever become a reference to another host.
     pub(crate) fn directory_reference(&self) -> String {

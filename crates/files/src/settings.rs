@@ -98,6 +98,11 @@ pub(crate) struct Limits {
     /// Entries of a folder that are listed; of a larger folder, an arbitrary selection of this many, or in JSON the next ones by
     /// name. A page of more takes a browser seconds to lay out.
     pub(crate) listed: usize,
+    /// Entries of a list in JSON, with those of the lists of sub-folders that a client may ask for beside it. 10 KB for each of them
+    /// take longer at 1 Gbit/s than a round trip of 100 ms, in which the client asks for the rest.
+    pub(crate) sublisted: usize,
+    /// How long the lists of sub-folders may be read: longer only where a disk is slow, and each is asked for by itself then.
+    pub(crate) sublists_for: Duration,
     /// The bytes of all listings, from when their folders are read until they are sent, and of all forms and their answers:
     /// some 48 KiB each while they arrive. Beyond it, and for a peer that has half of it, the answer is 503.
     pub(crate) all_listings_bytes: usize,
@@ -142,6 +147,8 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) const DEFAULT: Self = Self {
         listed: 10_000,
+        sublisted: 2_000,
+        sublists_for: Duration::from_millis(50),
         all_listings_bytes: 64 << 20,
         archives: 16,
         zip_directories_bytes: 96 << 20,

@@ -16,6 +16,7 @@ mod ranges;
 mod reserved;
 mod resumable;
 mod scarce;
+mod sublists;
 mod traversal;
 mod unfinished;
 mod unfinished_limits;
