@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use url::Url;
@@ -63,6 +64,9 @@ pub(super) struct Index {
     pub(super) next: Option<String>,
     /// There are more entries than are taken.
     pub(super) is_cut: bool,
+    /// The lists of folders below that came with this one, by their paths relative to it. Whether there are such folders is not
+    /// known from them.
+    pub(super) sublists: HashMap<PathBuf, Index>,
 }
 
 /// Collects the entries of a list.
@@ -75,6 +79,8 @@ pub(super) struct Collector<'a> {
     pub(super) tells_kinds: bool,
     /// The list has octets that are no UTF-8, and U+FFFD in their place.
     pub(super) is_lossy: bool,
+    /// How many entries are taken, with those of the lists that come with this one.
+    most: usize,
 }
 
 impl<'a> Collector<'a> {
@@ -85,7 +91,46 @@ impl<'a> Collector<'a> {
             seen: HashMap::new(),
             tells_kinds: false,
             is_lossy: false,
+            most: MOST_ENTRIES,
         }
+    }
+
+    /// Reads the list of a folder below, of which this is a reference, and keeps it if it is whole. `read` adds its entries.
+    ///
+    /// # Errors
+    /// That of `read`.
+    pub(super) fn add_sublist<E>(
+        &mut self,
+        reference: &str,
+        read: impl FnOnce(&mut Collector<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let found = self.folder.join(reference).ok();
+        let folder = found.filter(|url| url.query().is_none() && url.origin() == self.folder.origin());
+        // The list itself takes memory, too.
+        let room = self.most.saturating_sub(self.index.entries.len() + 1);
+        let path = folder.as_ref().and_then(|url| self.path_below(url));
+        let path = path.filter(|path| room > 0 && !self.index.sublists.contains_key(path));
+        // Entries that are not kept are read all the same.
+        let mut below = Collector {
+            tells_kinds: self.tells_kinds,
+            is_lossy: self.is_lossy,
+            most: if path.is_some() { room } else { 0 },
+            ..Collector::new(folder.as_ref().unwrap_or(self.folder))
+        };
+        read(&mut below)?;
+        let index = below.index;
+        if let Some(path) = path.filter(|_| !index.is_cut) {
+            self.most = self.most.saturating_sub(index.entries.len() + 1);
+            self.index.sublists.insert(path, index);
+        }
+        Ok(())
+    }
+
+    /// The path of a folder below, relative to this one.
+    fn path_below(&self, url: &Url) -> Option<PathBuf> {
+        let rest = beneath(self.folder.path(), url.path())?.strip_suffix('/')?;
+        let name = |segment| file_name(percent_decode_str(segment).collect());
+        rest.split('/').map(name).collect()
     }
 
     /// Adds what a link of the list names.
@@ -127,7 +172,7 @@ impl<'a> Collector<'a> {
         let Some(name) = file_name(octets) else {
             return self.refuse(segment);
         };
-        if self.index.entries.len() >= MOST_ENTRIES {
+        if self.index.entries.len() >= self.most {
             self.index.is_cut = true;
             return;
         }

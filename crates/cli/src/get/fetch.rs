@@ -12,7 +12,7 @@ use fullbore::{Client, Incoming};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, LAST_MODIFIED,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Empty;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -50,6 +50,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The forms of lists that can be read.
 const LIST_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/html;q=0.9");
+
+/// Asks `serve` for the lists of sub-folders in the same response, and says that they are there (RFC 7240).
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const SUBLISTS: HeaderValue = HeaderValue::from_static("sublists");
 
 /// 416: the range begins after the end (RFC 9110 section 15.5.17).
 const RANGE_NOT_SATISFIABLE: u16 = 416;
@@ -194,7 +199,7 @@ impl Fetcher {
     async fn try_fetch(&self, address: Address, item: &Item, outcome: &mut Outcome) -> Result<(), Failure> {
         let url = &address.url;
         let target = match &item.place {
-            Some(place) => self.outputs.below(place, item.replaces).await?,
+            Some(place) => self.outputs.below(place, item.is_free, item.replaces).await?,
             None => self.outputs.target(url, item.name.as_deref()).await?,
         };
         let Some(target) = target else {
@@ -607,8 +612,9 @@ impl Fetcher {
         }
     }
 
-    /// The list of a folder. Redirects may add a slash to its URL, and change nothing else.
-    pub(super) async fn list(&self, address: &Address) -> Result<List, Failure> {
+    /// The list of a folder. Redirects may add a slash to its URL, and change nothing else. `sublists`: those of folders below are
+    /// of use.
+    pub(super) async fn list(&self, address: &Address, sublists: bool) -> Result<List, Failure> {
         let mut retries = Retries::new(self.retries);
         let (mut patience, mut seen) = (Retries::new(PATIENCE), 0);
         loop {
@@ -617,7 +623,7 @@ impl Fetcher {
             }
             let pass = self.list_gate.enter().await;
             let begun = Instant::now();
-            let failed = match self.try_list(address).await {
+            let failed = match self.try_list(address, sublists).await {
                 Ok(found) => {
                     pass.succeeded();
                     self.listed.fetch_add(1, Ordering::Relaxed);
@@ -649,12 +655,15 @@ impl Fetcher {
         }
     }
 
-    async fn try_list(&self, address: &Address) -> Result<List, Failed> {
+    async fn try_list(&self, address: &Address, sublists: bool) -> Result<List, Failed> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
         let (mut url, mut followed) = (address.url.clone(), 0);
         let response = loop {
             let mut headers = self.fields.of(address);
             headers.entry(ACCEPT).or_insert(LIST_TYPES);
+            if sublists {
+                headers.entry(PREFER).or_insert(SUBLISTS);
+            }
             let name = url.to_string();
             let (_, response) = self.request(&url, &name, headers, deadline).await?;
             if let Err(failure) = check_status(&name, response.status()) {
@@ -686,6 +695,7 @@ impl Fetcher {
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().to_owned();
+        let has_sublists = response.headers().get(PREFERENCE_APPLIED) == Some(&SUBLISTS);
         // It would be taken for a list of nothing.
         if let Some(coding) = response
             .headers()
@@ -709,7 +719,7 @@ impl Fetcher {
         let body =
             body.ok_or_else(|| wrong("the list of the folder is longer than 16 MiB, and is not read"))?;
         let (folder, index) = file_job(move || {
-            let index = index::read(&url, &kind, &body);
+            let index = index::read(&url, &kind, has_sublists, &body);
             Ok((url, index))
         })
         .await

@@ -15,23 +15,23 @@ use url::Url;
 use super::entries::{Collector, Facts, Index};
 use super::json_list;
 
-/// The list in a body; `None` if it is none.
-pub(super) fn read(folder: &Url, content_type: &str, body: &[u8]) -> Option<Index> {
+/// The list in a body; `None` if it is none. `sublists`: a document may have the lists of folders below beside it.
+pub(super) fn read(folder: &Url, content_type: &str, sublists: bool, body: &[u8]) -> Option<Index> {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     match essence.to_ascii_lowercase().as_str() {
-        "application/json" => of_json(folder, body),
+        "application/json" => of_json(folder, sublists, body),
         "text/html" | "application/xhtml+xml" => Some(of_html(folder, body)),
         _ => None,
     }
 }
 
-fn of_json(folder: &Url, body: &[u8]) -> Option<Index> {
+fn of_json(folder: &Url, sublists: bool, body: &[u8]) -> Option<Index> {
     let mut found = Collector::new(folder);
     found.tells_kinds = true;
     // nginx writes the octets of a name as they are.
     let text = String::from_utf8_lossy(body);
     found.is_lossy = matches!(text, Cow::Owned(_));
-    json_list::read(text.trim_start_matches('\u{feff}'), &mut found)?;
+    json_list::read(text.trim_start_matches('\u{feff}'), sublists, &mut found)?;
     Some(found.index)
 }
 
@@ -146,7 +146,7 @@ mod tests {
             {"name":"d","type":"folder","size":null,"modified":"2026-01-02T03:04:05Z","href":"d/"},
             {"name":"a b","type":"file","size":5,"modified":"1970-01-01T00:00:09Z","href":"a%20b"},
             {"name":"\ufffd","type":"file","size":5,"modified":null,"href":null}]}"#;
-        let index = read(&folder(), "application/json", own).unwrap();
+        let index = read(&folder(), "application/json", false, own).unwrap();
         assert_eq!(
             (names(&index), index.is_partial),
             (vec!["d/".into(), "a b".into()], true)
@@ -161,13 +161,13 @@ mod tests {
         );
         let nginx = br#"[{"name":"d","type":"directory","mtime":"Thu, 01 Jan 1970 00:00:09 GMT"},
             {"name":"http://x?y#z","type":"file","mtime":"Thu, 01 Jan 1970 00:00:09 GMT","size":7}]"#;
-        let index = read(&folder(), "application/json", nginx).unwrap();
+        let index = read(&folder(), "application/json", false, nginx).unwrap();
         // The name has slashes, which are those of the name alone.
         assert_eq!((names(&index), index.refused), (vec!["d/".into()], 1));
         assert_eq!(index.entries[0].url(&folder()).as_str(), "http://h:8080/a%20b/d/");
         let caddy = br#"[{"name":"d/","size":4096,"url":"./d/","mod_time":"2026-01-02T03:04:05.123456789Z","is_dir":true},
             {"name":"x","size":3,"url":"./x","mod_time":"2026-01-02T03:04:05+02:00","is_dir":false}]"#;
-        let index = read(&folder(), "application/json; charset=utf-8", caddy).unwrap();
+        let index = read(&folder(), "application/json; charset=utf-8", false, caddy).unwrap();
         assert_eq!(names(&index), ["d/", "x"]);
         assert_eq!(index.entries[0].modified, Some(1_767_323_045));
         assert_eq!(
@@ -180,7 +180,7 @@ mod tests {
             ("text/plain", b"x"),
             ("", b"<a href=x>"),
         ] {
-            assert!(read(&folder(), kind, body).is_none(), "{kind}");
+            assert!(read(&folder(), kind, false, body).is_none(), "{kind}");
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
     fn one_name_that_is_no_utf_8_costs_no_other() {
         let nginx =
             b"\xef\xbb\xbf[{\"name\":\"caf\xe9\",\"type\":\"file\"},{\"name\":\"a.b\",\"type\":\"file\"}]";
-        let index = of_json(&folder(), nginx).unwrap();
+        let index = of_json(&folder(), false, nginx).unwrap();
         assert_eq!((names(&index), index.refused), (vec!["a.b".into()], 1));
         assert_eq!(
             index.entries[0].url(&folder()).as_str(),
@@ -209,7 +209,7 @@ mod tests {
     fn a_file_and_a_folder_of_one_name_are_told_where_a_list_tells_kinds() {
         let text =
             br#"[{"name":"a","type":"file"},{"name":"a","type":"directory"},{"name":"a","type":"file"}]"#;
-        let index = of_json(&folder(), text).unwrap();
+        let index = of_json(&folder(), false, text).unwrap();
         assert_eq!((names(&index), index.refused), (vec!["a".into()], 1));
         let index = of_html(&folder(), b"<a href=a><a href=a/>");
         assert_eq!((names(&index), index.refused), (vec!["a".into()], 0));

@@ -33,6 +33,8 @@ pub(crate) struct Item {
     pub(crate) checksum: Option<Checksum>,
     /// Its path below the folder, with `--recursive`.
     pub(crate) place: Option<PathBuf>,
+    /// Nothing was there when the list of its folder was read.
+    pub(crate) is_free: bool,
     /// The file there is out of date.
     pub(crate) replaces: bool,
     /// Only a body that was modified after this is wanted.

@@ -134,11 +134,17 @@ impl Outputs {
         }
     }
 
-    /// The target at a path below the folder; `None` as for [`Self::target`]. `replaces`: the file there is out of date.
+    /// The target at a path below the folder; `None` as for [`Self::target`]. `replaces`: the file there is out of date. `is_free`:
+    /// nothing was there when the list was read. A file that is there by now is found when the body is complete.
     ///
     /// # Errors
     /// As [`Self::target`].
-    pub(crate) async fn below(&self, place: &Path, replaces: bool) -> Result<Option<Target>, Failure> {
+    pub(crate) async fn below(
+        &self,
+        place: &Path,
+        is_free: bool,
+        replaces: bool,
+    ) -> Result<Option<Target>, Failure> {
         let Rule::Folder(dir) = &self.rule else {
             return Ok(Some(Target::Discard));
         };
@@ -152,6 +158,11 @@ impl Outputs {
             return Err(Failure::new(Exit::Exists, text));
         }
         let path = dir.join(place);
+        // To look once more would be a job on a blocking thread for each file.
+        if is_free {
+            let force = self.force;
+            return Ok(Some(Target::File { path, force }));
+        }
         if !replaces && self.is_there(&path).await {
             return Ok(None);
         }

@@ -10,7 +10,7 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use glob::{MatchOptions, Pattern};
@@ -54,6 +54,21 @@ pub(super) struct Walk {
     filter: Filter,
     /// `--newer`.
     only_newer: bool,
+    walked: Arc<Walked>,
+}
+
+/// How many folders are walked.
+#[derive(Default)]
+struct Walked(AtomicUsize);
+
+impl Walked {
+    /// Counts one more; `false` if there are too many.
+    fn take(&self) -> bool {
+        let more = |count| (count < MOST_FOLDERS).then_some(count + 1);
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
 }
 
 /// `--accept` and `--reject`: patterns for paths below the folder.
@@ -75,8 +90,7 @@ struct Folder {
 #[derive(Default)]
 struct Waiting {
     folders: VecDeque<Folder>,
-    /// How many were added.
-    added: usize,
+    walked: Arc<Walked>,
     /// The bytes of those that wait.
     bytes: usize,
     told: bool,
@@ -93,8 +107,7 @@ impl Waiting {
     /// There are too many, which is said once.
     fn add(&mut self, folder: Folder) -> Result<(), Failure> {
         let bytes = self.bytes + folder.bytes();
-        if self.added < MOST_FOLDERS && bytes <= MOST_WAITING_BYTES {
-            self.added += 1;
+        if bytes <= MOST_WAITING_BYTES && self.walked.take() {
             self.bytes = bytes;
             self.folders.push_back(folder);
             return Ok(());
@@ -144,6 +157,7 @@ impl Walk {
                 reject: patterns(&args.reject)?,
             },
             only_newer: args.newer,
+            walked: Arc::default(),
             root,
             dir: dir.clone(),
         };
@@ -170,7 +184,10 @@ impl Walk {
         sender: &mpsc::Sender<Result<Item, Failure>>,
     ) -> Result<(), Closed> {
         let this = Arc::new(self);
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting {
+            walked: Arc::clone(&this.walked),
+            ..Waiting::default()
+        };
         let root = Folder {
             address: this.root.clone(),
             path: PathBuf::new(),
@@ -212,26 +229,28 @@ impl Walk {
             };
             match visited.map_err(panicked).and_then(|visited| visited) {
                 Err(failure) => send(sender, Err(failure)).await?,
-                Ok(visited) => {
-                    for failure in visited.failures {
-                        send(sender, Err(failure)).await?;
-                    }
-                    for found in visited.found {
-                        let mut item = visited.folder.item(found);
-                        item.folders =
-                            back.clone()
-                                .zip(item.place.clone())
-                                .map(|(sender, path)| FoundFolders {
-                                    path,
-                                    depth: visited.folder.depth + 1,
-                                    sender,
-                                });
-                        send(sender, Ok(item)).await?;
-                    }
-                    let below = visited.below.iter().map(|entry| visited.folder.below(entry));
-                    for folder in visited.next.into_iter().chain(below) {
-                        if let Err(failure) = waiting.add(folder) {
+                Ok(all) => {
+                    for visited in all {
+                        for failure in visited.failures {
                             send(sender, Err(failure)).await?;
+                        }
+                        for found in visited.found {
+                            let mut item = visited.folder.item(found);
+                            item.folders =
+                                back.clone()
+                                    .zip(item.place.clone())
+                                    .map(|(sender, path)| FoundFolders {
+                                        path,
+                                        depth: visited.folder.depth + 1,
+                                        sender,
+                                    });
+                            send(sender, Ok(item)).await?;
+                        }
+                        let below = visited.below.iter().map(|entry| visited.folder.below(entry));
+                        for folder in visited.next.into_iter().chain(below) {
+                            if let Err(failure) = waiting.add(folder) {
+                                send(sender, Err(failure)).await?;
+                            }
                         }
                     }
                 }
@@ -242,26 +261,51 @@ impl Walk {
         }
     }
 
-    /// Reads the list of a folder, and looks at what is there of it.
-    async fn visit(self: &Arc<Self>, fetcher: &Fetcher, mut folder: Folder) -> Result<Visited, Failure> {
+    /// Reads the list of a folder, and looks at what is there of it. The lists of folders below may come with it.
+    async fn visit(self: &Arc<Self>, fetcher: &Fetcher, mut folder: Folder) -> Result<Vec<Visited>, Failure> {
         let List {
             folder: url,
             index,
             right,
-        } = fetcher.list(&folder.address).await?;
+        } = fetcher.list(&folder.address, folder.depth < self.depth).await?;
         folder.address.url = url;
         let this = Arc::clone(self);
-        let refused = index.refused;
-        let mut found = file_job(move || Ok(this.look(folder, index))).await?;
-        found.right = right;
-        fetcher.same.fetch_add(found.same, Ordering::Relaxed);
-        if let Some(failure) = found.refused.take() {
-            match fetcher.told_of_names.swap(true, Ordering::Relaxed) {
-                false => found.failures.push(failure),
-                true => drop(fetcher.refused_names.fetch_add(refused, Ordering::Relaxed)),
+        let mut all = file_job(move || Ok(this.look_at_all(folder, index))).await?;
+        for found in &mut all {
+            fetcher.same.fetch_add(found.same, Ordering::Relaxed);
+            if let Some((refused, failure)) = found.refused.take() {
+                match fetcher.told_of_names.swap(true, Ordering::Relaxed) {
+                    false => found.failures.push(failure),
+                    true => drop(fetcher.refused_names.fetch_add(refused, Ordering::Relaxed)),
+                }
             }
         }
-        Ok(found)
+        // It is dropped behind the entries of the others.
+        if let Some(last) = all.last_mut() {
+            last.right = right;
+        }
+        Ok(all)
+    }
+
+    /// Decides about the entries of a list, and of those that came with it. Blocks.
+    fn look_at_all(&self, folder: Folder, mut index: Index) -> Vec<Visited> {
+        let mut sublists = std::mem::take(&mut index.sublists);
+        let mut waiting = VecDeque::from([(PathBuf::new(), folder, index)]);
+        let mut all = Vec::new();
+        while let Some((path, folder, index)) = waiting.pop_front() {
+            let mut visited = self.look(folder, index);
+            let folder = &visited.folder;
+            visited.below.retain(|entry| {
+                let path = path.join(&entry.name);
+                let Some(index) = sublists.remove(&path).filter(|_| self.walked.take()) else {
+                    return true;
+                };
+                waiting.push_back((path, folder.below(entry), index));
+                false
+            });
+            all.push(visited);
+        }
+        all
     }
 
     /// Decides about the entries. Blocks.
@@ -289,13 +333,13 @@ impl Walk {
                     grouped(count)
                 ),
             };
-            visited.refused = Some(Failure::new(Exit::LocalIo, text));
+            visited.refused = Some((index.refused, Failure::new(Exit::LocalIo, text)));
         }
         // An empty folder is one too; with patterns, a folder is there for what it has.
-        let mut is_made = false;
+        let mut made = None;
         if self.filter.accept.is_empty() {
             match make(&self.dir, &folder.path) {
-                Ok(()) => is_made = true,
+                Ok(is_new) => made = Some(is_new),
                 Err(failure) => {
                     visited.failures.push(failure);
                     visited.next = None;
@@ -318,12 +362,20 @@ impl Walk {
             if !self.filter.takes(&path) {
                 continue;
             }
-            if !std::mem::replace(&mut is_made, true) {
-                if let Err(failure) = make(&self.dir, &folder.path) {
-                    visited.failures.push(failure);
-                    visited.next = None;
-                    return visited;
-                }
+            let is_new = match made {
+                Some(is_new) => is_new,
+                None => match make(&self.dir, &folder.path) {
+                    Ok(is_new) => *made.insert(is_new),
+                    Err(failure) => {
+                        visited.failures.push(failure);
+                        visited.next = None;
+                        return visited;
+                    }
+                },
+            };
+            if is_new {
+                visited.found.push(Found::new(entry));
+                continue;
             }
             match self.found(entry, &path) {
                 Ok(Some(found)) => visited.found.push(found),
@@ -340,7 +392,7 @@ impl Walk {
         let found = match std::fs::symlink_metadata(&place) {
             Ok(found) if found.is_file() => Some(found),
             Ok(found) => return Err(in_the_way(&place, &found)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Found::new(entry))),
             Err(error) => return Err(Failure::from_io("access", &place, &error)),
         };
         let found = found.filter(|_| self.only_newer);
@@ -360,6 +412,7 @@ impl Walk {
             .map(|second| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(second)));
         Ok(Some(Found {
             entry,
+            is_free: false,
             replaces: found.is_some(),
             since: since.and_then(|date| HeaderValue::try_from(date).ok()),
         }))
@@ -369,9 +422,23 @@ impl Walk {
 /// A file that is to be downloaded.
 struct Found {
     entry: Entry,
+    /// Nothing is there.
+    is_free: bool,
     /// The one here is out of date.
     replaces: bool,
     since: Option<HeaderValue>,
+}
+
+impl Found {
+    /// One of which nothing is here.
+    fn new(entry: Entry) -> Self {
+        Self {
+            entry,
+            is_free: true,
+            replaces: false,
+            since: None,
+        }
+    }
 }
 
 /// What a folder has. The URLs and paths of entries are made one by one: they repeat those of the folder.
@@ -383,8 +450,8 @@ struct Visited {
     /// The same folder, from where its list goes on.
     next: Option<Folder>,
     failures: Vec<Failure>,
-    /// That names are left out.
-    refused: Option<Failure>,
+    /// How many names are left out, and that.
+    refused: Option<(u64, Failure)>,
     same: u64,
     right: LongList,
 }
@@ -410,6 +477,7 @@ impl Folder {
         &self,
         Found {
             entry,
+            is_free,
             replaces,
             since,
         }: Found,
@@ -423,6 +491,7 @@ impl Folder {
         Item {
             url: url.into(),
             place: Some(self.path.join(&entry.name)),
+            is_free,
             replaces,
             since,
             ..Item::default()
@@ -486,16 +555,18 @@ fn is_own_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-/// Makes a folder below this one, and those above it.
+/// Makes a folder below this one, and those above it. Returns whether the folder is new.
 ///
 /// # Errors
 /// It cannot be made, or a link or a file is in its place: what is behind a link is not ours to fill.
-fn make(dir: &Path, path: &Path) -> Result<(), Failure> {
+fn make(dir: &Path, path: &Path) -> Result<bool, Failure> {
     let mut folder = dir.to_owned();
+    let mut is_new = false;
     for name in path.iter() {
         folder.push(name);
+        is_new = false;
         match std::fs::create_dir(&folder) {
-            Ok(()) => {}
+            Ok(()) => is_new = true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let found = std::fs::symlink_metadata(&folder);
                 let found = found.map_err(|error| Failure::from_io("access", &folder, &error))?;
@@ -506,7 +577,7 @@ fn make(dir: &Path, path: &Path) -> Result<(), Failure> {
             Err(error) => return Err(Failure::from_io("create the folder", &folder, &error)),
         }
     }
-    Ok(())
+    Ok(is_new)
 }
 
 fn in_the_way(path: &Path, found: &Metadata) -> Failure {
@@ -605,8 +676,9 @@ mod tests {
 
     #[test]
     fn so_many_folders_are_walked_and_that_is_said_once() {
+        let walked = Arc::new(Walked(AtomicUsize::new(MOST_FOLDERS - 1)));
         let mut waiting = Waiting {
-            added: MOST_FOLDERS - 1,
+            walked,
             ..Waiting::default()
         };
         let folder = || Folder {

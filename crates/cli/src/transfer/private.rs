@@ -337,7 +337,9 @@ pub(crate) fn publish(
         );
         (Failure::new(Exit::LocalIo, text), None)
     };
-    if !is_named(file, &temporary) {
+    // That of the open file: it has been asked for when the file was opened.
+    let identity = temporary.identity();
+    if !identity.has_name(&temporary) {
         return Err(replaced());
     }
     if let Err(error) = Permissions::of(path, force).complete(file) {
@@ -358,7 +360,7 @@ pub(crate) fn publish(
     }
     // Nothing of this run has that name any more.
     let _ = temporary.keep();
-    if is_named(file, path) {
+    if identity.has_name(path) {
         Ok(())
     } else {
         Err(replaced())

@@ -189,8 +189,8 @@ fn a_thousand_changes_are_mirrored() -> TestResult {
 }
 
 /// Answers GET in HTTP/1.1 by path: with a redirect for a text that begins with `->`, with JSON for one that begins with a
-/// brace, otherwise with a page, or a file for a path without a slash at its end. `/gzip/` claims to be encoded, and each
-/// `/in/busy…/` is refused once. Ends with the process.
+/// brace, otherwise with a page, or a file for a path without a slash at its end. `/gzip/` claims to be encoded, each
+/// `/in/busy…/` is refused once, and the lists below `/with/` claim to have those of sub-folders. Ends with the process.
 fn pages(pages: &[(&str, &str)]) -> TestResult<String> {
     let pages: BTreeMap<String, String> = pages
         .iter()
@@ -222,6 +222,11 @@ fn pages(pages: &[(&str, &str)]) -> TestResult<String> {
                     let (status, kind, body) = match pages.get(path) {
                         _ if is_busy => ("503 Service Unavailable", "text/plain", ""),
                         None => ("404 Not Found", "text/plain", ""),
+                        Some(page) if path.starts_with("/with/") && page.starts_with('{') => (
+                            "200 OK",
+                            "application/json\r\npreference-applied: sublists",
+                            page.as_str(),
+                        ),
                         Some(page) if page.starts_with('{') => ("200 OK", "application/json", page.as_str()),
                         Some(page) if path == "/gzip/" => {
                             ("200 OK", "text/html\r\ncontent-encoding: gzip", page.as_str())
@@ -441,6 +446,84 @@ fn a_list_goes_on_where_it_says_and_an_encoded_one_is_no_empty_folder() -> TestR
     // The server escapes other characters than the user.
     get("/%7Eann/")?.succeeded();
     assert_eq!(fs::read(folder.path().join("copy/x"))?, b"X");
+    Ok(())
+}
+
+#[test]
+fn lists_of_folders_below_are_taken_only_for_folders_that_are_listed() -> TestResult {
+    let list = |entries: &str| format!("\"entries\":[{entries}]");
+    let folder = |name: &str| format!("{{\"name\":\"{name}\",\"type\":\"folder\"}}");
+    let file = |name: &str| format!("{{\"name\":\"{name}\",\"type\":\"file\"}}");
+    let below: Vec<String> = [
+        ("a/", file("x")),
+        ("a/", file("twice")),
+        ("", file("itself")),
+        ("../out/", file("out")),
+        ("/with/none/", file("none")),
+        ("a/unlisted/", file("unlisted")),
+        ("b/?q", file("query")),
+        ("b", file("no-folder")),
+        ("http://other/with/b/", file("other")),
+        ("%2e%2e/", file("up")),
+        ("..%2f/", file("up")),
+        ("c/", folder("d")),
+        ("c/d/", [file("z"), file("..")].join(",")),
+    ]
+    .iter()
+    .map(|(href, entries)| format!("{{\"href\":\"{href}\",{}}}", list(entries)))
+    .chain([
+        format!("{{{}}}", list(&file("nowhere"))),
+        format!("{{{},\"href\":\"b/\"}}", list(&file("late"))),
+        "{\"href\":\"b/\"}".to_owned(),
+    ])
+    .collect();
+    let all = list(&["a", "b", "c"].map(folder).join(","));
+    let document = format!("{{{all},\"sublists\":[{}]}}", below.join(","));
+    // A folder is asked for by itself if its list is among those, too, but this server does not say so.
+    let unsaid = format!(
+        "{{{},\"sublists\":[{{\"href\":\"a/\",{}}}]}}",
+        list(&folder("a")),
+        list("")
+    );
+    let origin = pages(&[
+        ("/with/", &document),
+        ("/with/a/x", "X"),
+        ("/with/b/", "<a href='y'>"),
+        ("/with/b/y", "Y"),
+        ("/with/c/d/z", "Z"),
+        ("/unsaid/", &unsaid),
+        ("/unsaid/a/", "<a href='x'>"),
+        ("/unsaid/a/x", "X"),
+    ])?;
+    let place = tempfile::tempdir()?;
+    let copied = |name: &str, path: &str, more: &[&str]| -> TestResult<Vec<String>> {
+        get(
+            place.path(),
+            &format!("{origin}{path}"),
+            &[&[name], more].concat(),
+        )?;
+        let found = tree(&place.path().join(name))?;
+        Ok(found.keys().map(|path| path.display().to_string()).collect())
+    };
+    // No other list was asked for: it would have failed.
+    assert_eq!(
+        copied("copy", "/with/", &[])?,
+        ["a", "a/x", "b", "b/y", "c", "c/d", "c/d/z"]
+    );
+    assert_eq!(
+        copied("flat", "/with/", &["--depth", "1"])?,
+        ["a", "a/x", "b", "b/y", "c"]
+    );
+    assert_eq!(
+        copied("some", "/with/", &["--reject", "a/", "--accept", "z"])?,
+        ["c", "c/d", "c/d/z"]
+    );
+    assert_eq!(copied("unsaid", "/unsaid/", &[])?, ["a", "a/x"]);
+    // A file is in the place of a folder whose list came along.
+    fs::create_dir(place.path().join("taken"))?;
+    fs::write(place.path().join("taken/c"), "mine")?;
+    assert_eq!(copied("taken", "/with/", &[])?, ["a", "a/x", "b", "b/y", "c"]);
+    assert_eq!(fs::read(place.path().join("taken/c"))?, b"mine");
     Ok(())
 }
 
