@@ -15,13 +15,15 @@ import fullbore
 import pytest
 import servers
 
-#: How often each way is run: all of them together 1,000 times with FULLBORE_ENDINGS=84.
+#: How often each way is run: all of them together 1,000 times with FULLBORE_ENDINGS=63.
 REPEATS = int(os.environ.get("FULLBORE_ENDINGS", "2"))
 
 PRELUDE = """
 import asyncio, os, signal, sys, threading, time
 import fullbore
 url = sys.argv[1]
+# Shells let what runs in the background ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 """
 
 #: Scripts, with the exit code that they end with.
@@ -83,6 +85,46 @@ ENDINGS = {
         asyncio.run(main())
         """,
         5,
+    ),
+    "asyncio with an open stream": (
+        """
+        client = fullbore.AsyncClient(proxy=False)
+        async def main():
+            context = client.stream("GET", url + "/drip")
+            response = await context.__aenter__()
+            await anext(response.iter_bytes(1))
+            sys.exit(6)
+        asyncio.run(main())
+        """,
+        6,
+    ),
+    "download in the middle": (
+        """
+        import tempfile
+        client = fullbore.Client(proxy=False)
+        path = os.path.join(tempfile.gettempdir(), f"fullbore-ending-{os.getpid()}")
+        threading.Thread(target=client.download, args=(url + "/drip", path), daemon=True).start()
+        time.sleep(0.05)
+        """,
+        0,
+    ),
+    "ctrl-c in asyncio": (
+        """
+        client = fullbore.AsyncClient(proxy=False)
+        async def main():
+            asyncio.get_running_loop().call_later(0.05, os.kill, os.getpid(), signal.SIGINT)
+            await asyncio.gather(*(client.get(url + "/slow") for _ in range(20)))
+        asyncio.run(main())
+        """,
+        -signal.SIGINT,
+    ),
+    "ctrl-c in many": (
+        """
+        client = fullbore.Client(proxy=False)
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        client.get_many([url, *[url + "/slow"] * 20])
+        """,
+        -signal.SIGINT,
     ),
     "ctrl-c": (
         """

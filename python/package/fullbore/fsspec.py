@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _errors
 from ._async_client import AsyncClient
-from ._request import prepare
+from ._request import prepare, with_query
 from ._response import AsyncResponse
 from ._timeout import Timeout
 
@@ -45,7 +45,8 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
 
     async def _cat(self, path: Any, recursive: bool = False, on_error: str = "raise", batch_size: Any = None, **options: Any) -> Any:
         paths = await self._expand_path(path, recursive=recursive)
-        found = await self._many([(url, None, None) for url in paths], on_error == "raise", options, batch_size)
+        start, end = options.pop("start", None), options.pop("end", None)
+        found = await self._many([(url, start, end) for url in paths], on_error == "raise", options, batch_size)
         if len(paths) > 1 or isinstance(path, list) or paths[0] != self._strip_protocol(path):
             return {url: one for url, one in zip(paths, found, strict=True) if on_error != "omit" or not isinstance(one, Exception)}
         if isinstance(found[0], Exception) and on_error == "omit":
@@ -74,15 +75,15 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
         """The bytes, or the exceptions, of URLs and their ranges, in order."""
         at_once = _ALL_AT_ONCE if at_once == -1 else at_once or _AT_ONCE
         session: _Session = await self.set_session()
-        headers = _fields({**self.kwargs, **options})
+        given = _Options({**self.kwargs, **options})
         wanted: list[Any] = []
         places: list[int] = []
         found: list[Any] = [b""] * len(items)
         for place, (url, start, end) in enumerate(items):
-            url = str(self.encode_url(url))
+            url = with_query(_text(self.encode_url(url)), given.params)
             if start is None and end is None:
                 wanted.append(url)
-            elif start == end and start is not None:
+            elif start == end:
                 continue
             elif (start or 0) >= 0 and end is not None and end > (start or 0):
                 wanted.append((url, start or 0, end))
@@ -91,7 +92,9 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
                 found[place] = await self._one(items[place], raises, options)
                 continue
             places.append(place)
-        came = await session.client._get_many(wanted, headers=headers, at_once=at_once, is_lenient=True)
+        came = await session.client._get_many(
+            wanted, headers=given.headers, timeout=given.timeout, at_once=at_once, is_lenient=True
+        )
         for place, one in zip(places, came, strict=True):
             found[place] = one.content if isinstance(one, AsyncResponse) else _exception(one, items[place][0])
             if raises and isinstance(found[place], Exception):
@@ -112,13 +115,36 @@ async def _session(loop: Any = None, **settings: Any) -> _Session:
     return _Session(AsyncClient(**settings))
 
 
-def _fields(options: dict[str, Any]) -> dict[str, str]:
-    """The fields of a request that options of aiohttp stand for."""
-    headers = {str(name): str(value) for name, value in (options.get("headers") or {}).items()}
-    auth = options.get("auth")
-    if auth is not None:
-        headers["Authorization"] = auth.encode()
-    return headers
+class _Options:
+    """What the options of a request of aiohttp say. One that could not be followed is a ``TypeError``."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.headers = {str(name): str(value) for name, value in (options.pop("headers", None) or {}).items()}
+        auth = options.pop("auth", None)
+        if auth is not None:
+            self.headers["Authorization"] = auth.encode()
+        timeout = options.pop("timeout", None)
+        total = getattr(timeout, "total", timeout)
+        self.timeout = None if total is None else Timeout(total=total)
+        self.params = options.pop("params", None) or {}
+        self.body = {"content": options.pop("data", None), "json": options.pop("json", None)}
+        for name, value in options.items():
+            if name not in _WITHOUT_EFFECT and (name, value) not in _AS_IT_IS:
+                raise TypeError(f"{name}: fullbore.fsspec has no such option of a request; client_kwargs has the settings of a client")
+
+
+#: Options of aiohttp that change nothing of what is returned.
+_WITHOUT_EFFECT = frozenset({"read_bufsize", "skip_auto_headers", "trace_request_ctx"})
+#: And those that say what is so without them.
+_AS_IT_IS = (("allow_redirects", True), ("ssl", True), ("ssl", None), ("proxy", None), ("raise_for_status", None))
+
+
+def _text(url: Any) -> str:
+    """A URL that can be sent."""
+    text = str(url)
+    if not text.isascii() or " " in text:
+        raise aiohttp.InvalidURL(text, "it has characters that have to be encoded")
+    return text
 
 
 def _exception(error: _errors.Error, url: str) -> Exception:
@@ -177,19 +203,11 @@ class _Sent:
         self._response: _Answer | None = None
 
     async def _send(self) -> _Answer:
-        options = self._options
-        timeout = options.get("timeout")
-        total = getattr(timeout, "total", timeout)
-        url = str(self._url)
+        given = _Options(dict(self._options))
+        url = _text(self._url)
         try:
             request = prepare(
-                self._method,
-                url,
-                params=options.get("params"),
-                headers=_fields(options),
-                content=options.get("data"),
-                json=options.get("json"),
-                timeout=None if total is None else Timeout(total=total),
+                self._method, url, params=given.params, headers=given.headers, timeout=given.timeout, **given.body
             )
             return _Answer(await self._session.client._send(request, reads_body=False), url)
         except _errors.Error as error:

@@ -107,6 +107,8 @@ impl fmt::Display for Origin<'_> {
 pub(super) struct Connector {
     pub(super) config: Arc<Config>,
     pub(super) versions: HttpVersions,
+    /// Those of `http://`.
+    pub(super) cleartext_versions: HttpVersions,
     /// How long an HTTP/1.1 connection stays open without a request.
     pub(super) idle_timeout: Duration,
     /// How long the body of an HTTP/1.1 request waits for 100 (Continue).
@@ -170,11 +172,19 @@ impl Connector {
         self.connect_over(io, origin, presumed, observer).await
     }
 
+    /// The versions that requests to the origin may have.
+    pub(super) fn versions_for(&self, origin: &Origin<'_>) -> HttpVersions {
+        match origin.tls {
+            true => self.versions,
+            false => self.cleartext_versions,
+        }
+    }
+
     /// Whether requests to the origin can have no other version than HTTP/1.1: an HTTP proxy forwards them. Most proxies
     /// tunnel only to the port of https.
     pub(super) fn is_forwarded(&self, origin: &Origin<'_>) -> bool {
         #[cfg(feature = "proxy")]
-        if !origin.tls && self.versions.has_http1() && self.transports.is_none() {
+        if !origin.tls && self.cleartext_versions.has_http1() && self.transports.is_none() {
             let route = self.route(origin).ok().flatten();
             return route.is_some_and(|route| route.forwards());
         }

@@ -217,12 +217,13 @@ impl Client {
     /// The client for requests in one version of HTTP: itself if it speaks no other. It has the same settings, budget and
     /// cookies.
     pub(super) fn speaking(&self, versions: HttpVersions) -> &Client {
-        if self.inner.settings.connector.versions == versions {
+        let connector = &self.inner.settings.connector;
+        if (connector.versions, connector.cleartext_versions) == (versions, versions) {
             return self;
         }
         let place = usize::from(versions == HttpVersions::Http2);
         self.inner.speaking[place].get_or_init(|| {
-            let builder = (*self.inner.builder).clone().http_versions(versions);
+            let builder = (*self.inner.builder).clone().only_versions(versions);
             let http1_totals = Arc::clone(&self.inner.settings.connector.http1_totals);
             Client {
                 inner: Arc::new(Inner::new(builder, http1_totals)),

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header}
 use super::pool::Client;
 use super::request_body::Body;
 use super::response::Response;
-use super::send::send;
+use super::send::{Limits, send};
 use super::url::{Credentials, IntoUrl, Sealed, base64, split_credentials};
 use crate::error::{Error, ErrorKind, shown};
 use crate::settings::HttpVersions;
@@ -45,6 +45,8 @@ pub struct RequestBuilder {
     request: Result<Request<Body>, Error>,
     timeout: Option<Duration>,
     version: Option<HttpVersions>,
+    #[cfg(feature = "redirect")]
+    max_redirects: Option<u32>,
 }
 
 /// Requests that are put together step by step.
@@ -109,6 +111,8 @@ impl Client {
             request,
             timeout: None,
             version: None,
+            #[cfg(feature = "redirect")]
+            max_redirects: None,
         }
     }
 }
@@ -300,7 +304,16 @@ impl RequestBuilder {
         self
     }
 
-    /// The request, for [`Client::request`], which sends it as it is. The limit on time and the version are lost.
+    /// Limits the redirects that this request follows, in place of
+    /// [`ClientBuilder::max_redirects`](super::ClientBuilder::max_redirects). 0 follows none. Feature `redirect`.
+    #[cfg(feature = "redirect")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redirect")))]
+    pub fn max_redirects(mut self, redirects: u32) -> Self {
+        self.max_redirects = Some(redirects);
+        self
+    }
+
+    /// The request, for [`Client::request`], which sends it as it is. Its limits and its version are lost.
     ///
     /// # Errors
     /// The first wrong step ([`Error::is_builder`]).
@@ -326,6 +339,8 @@ impl RequestBuilder {
             request,
             timeout: self.timeout,
             version: self.version,
+            #[cfg(feature = "redirect")]
+            max_redirects: self.max_redirects,
         })
     }
 
@@ -340,7 +355,12 @@ impl RequestBuilder {
             Some(version) => self.client.speaking(version).clone(),
             None => self.client,
         };
-        send(client, self.request?, self.timeout).await
+        let limits = Limits {
+            time: self.timeout,
+            #[cfg(feature = "redirect")]
+            redirects: self.max_redirects,
+        };
+        send(client, self.request?, limits).await
     }
 
     /// Takes a step, unless an earlier one was wrong.

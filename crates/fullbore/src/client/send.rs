@@ -29,20 +29,29 @@ use super::url::split_credentials;
 use crate::body::Incoming;
 use crate::error::Error;
 
-/// Sends a request. `limit` is that of the request itself.
+/// The limits of one request, in place of those of the client.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// The time until the end of the response's body.
+    pub(super) time: Option<Duration>,
+    #[cfg(feature = "redirect")]
+    pub(super) redirects: Option<u32>,
+}
+
+/// Sends a request.
 pub(super) async fn send(
     client: Client,
     mut request: Request<Body>,
-    limit: Option<Duration>,
+    limits: Limits,
 ) -> Result<Response, Error> {
     let front = client.front();
     // Once, and not for each exchange: what another origin is not to see has been taken away.
     add_missing(request.headers_mut(), &front.default_headers);
     let url = request.uri().clone();
-    let whole = limit.or(front.timeout);
+    let whole = limits.time.or(front.timeout);
     let mut sent = pin!(Limited::new(
         whole.or(front.head_timeout),
-        around(&client, request)
+        around(&client, request, limits)
     ));
     #[cfg_attr(not(feature = "redirect"), allow(unused_mut))]
     let mut response = sent.as_mut().await.map_err(|error| error.of_request(&url))?;
@@ -60,28 +69,34 @@ pub(super) async fn send(
 }
 
 /// Sends a request with what surrounds its exchanges.
-async fn around(client: &Client, request: Request<Body>) -> Result<http::Response<Incoming>, Error> {
+#[cfg_attr(not(feature = "redirect"), allow(unused_variables))]
+async fn around(
+    client: &Client,
+    request: Request<Body>,
+    limits: Limits,
+) -> Result<http::Response<Incoming>, Error> {
     #[cfg(feature = "__decode")]
     if !client.front().keeps_codings && decode::is_ours(request.headers()) {
-        let service = redirecting(client);
+        let service = redirecting(client, limits);
         let response = Decompression::new(service).call(request).await?;
         return Ok(decode::decoded(response));
     }
     #[cfg(feature = "redirect")]
-    return redirecting(client).call(request).await;
+    return redirecting(client, limits).call(request).await;
     #[cfg(not(feature = "redirect"))]
     hop(client.clone(), request).await
 }
 
 /// Follows redirects.
 #[cfg(feature = "redirect")]
-fn redirecting(client: &Client) -> FollowRedirect<Hop, Redirects> {
-    let most = client.front().max_redirects.unwrap_or(redirect::MAX_REDIRECTS);
+fn redirecting(client: &Client, limits: Limits) -> FollowRedirect<Hop, Redirects> {
+    let most = limits.redirects.or(client.front().max_redirects);
+    let most = most.unwrap_or(redirect::MAX_REDIRECTS);
     FollowRedirect::with_policy(Hop(client.clone()), Redirects::new(most))
 }
 
 #[cfg(all(feature = "__decode", not(feature = "redirect")))]
-fn redirecting(client: &Client) -> Hop {
+fn redirecting(client: &Client, _: Limits) -> Hop {
     Hop(client.clone())
 }
 

@@ -71,6 +71,8 @@ pub struct ClientBuilder {
     #[cfg(feature = "proxy")]
     proxies: Option<Proxies>,
     versions: HttpVersions,
+    /// Those of `http://`, if they are others.
+    cleartext_versions: Option<HttpVersions>,
     max_idle_http1: u32,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
@@ -111,6 +113,7 @@ impl Default for ClientBuilder {
             #[cfg(feature = "proxy")]
             proxies: None,
             versions: HttpVersions::default(),
+            cleartext_versions: None,
             max_idle_http1: MAX_IDLE_HTTP1,
             #[cfg(feature = "tls")]
             tls: None,
@@ -435,6 +438,30 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the versions of HTTP that the client speaks with `http://`. Default: those of [`Self::http_versions`].
+    ///
+    /// [`HttpVersions::Http1`] is for servers that are not known: few of them speak HTTP/2 in cleartext. A redirect to
+    /// `https://` negotiates the version again.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), fullbore::Error> {
+    /// use fullbore::settings::HttpVersions;
+    ///
+    /// let client = fullbore::Client::builder().cleartext_versions(HttpVersions::Http1).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn cleartext_versions(mut self, versions: HttpVersions) -> Self {
+        self.cleartext_versions = Some(versions);
+        self
+    }
+
+    /// Sets the versions for all URLs.
+    pub(super) fn only_versions(mut self, versions: HttpVersions) -> Self {
+        self.versions = versions;
+        self.cleartext_versions = None;
+        self
+    }
+
     /// Limits the HTTP/1.1 connections to each origin that are kept without a request. Default: 6.
     pub fn max_idle_http1_connections(mut self, connections: u32) -> Self {
         self.max_idle_http1 = connections;
@@ -476,6 +503,7 @@ impl ClientBuilder {
             connector: Connector {
                 config: Arc::new(config),
                 versions: this.versions,
+                cleartext_versions: this.cleartext_versions.unwrap_or(this.versions),
                 idle_timeout: this.pool_idle_timeout,
                 continue_timeout: this.continue_timeout,
                 http1_totals,

@@ -10,7 +10,7 @@ use fullbore::settings::HttpVersions;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
 use fullbore::{Client, ErrorKind};
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 
 use super::{Site, builder, client, echo};
 use crate::support::{Chunks, soon};
@@ -189,9 +189,19 @@ async fn more_redirects_than_are_allowed_are_an_error() {
     assert_eq!(error.kind(), ErrorKind::Redirect);
     // The eleventh redirect.
     assert_eq!(error.url(), Some(&*turning.url("/10")));
-    for (most, last) in [(0, "/0"), (3, "/3")] {
-        let client = builder().max_redirects(most).build().unwrap();
-        let ended = soon(client.get(turning.url("/0"))).await;
+    for (most, last, is_of_request) in [
+        (0, "/0", false),
+        (3, "/3", false),
+        (0, "/0", true),
+        (3, "/3", true),
+    ] {
+        let of_client = if is_of_request { 7 } else { most };
+        let client = builder().max_redirects(of_client).build().unwrap();
+        let mut request = client.get(turning.url("/0"));
+        if is_of_request {
+            request = request.max_redirects(most);
+        }
+        let ended = soon(request).await;
         match ended {
             Ok(response) => assert_eq!(
                 (most, response.status(), response.url().path()),
@@ -200,6 +210,30 @@ async fn more_redirects_than_are_allowed_are_an_error() {
             Err(error) => assert_eq!((most, error.url()), (3, Some(&*turning.url(last)))),
         }
     }
+}
+
+#[tokio::test]
+async fn a_redirect_from_http_1_in_cleartext_to_https_negotiates_http_2() {
+    let made = self_signed(&["localhost"]).expect("a certificate");
+    let (cert, key) = (made.cert_pem.as_bytes(), made.key_pem.as_bytes());
+    let config = server_config(cert, key).expect("a configuration");
+    let secure = fullbore::Server::builder().tls_config(Arc::new(config));
+    let secure = secure.bind("127.0.0.1:0").await.expect("a port");
+    let port = secure.local_addr().expect("an address").port();
+    let app = Router::new().fallback(any(|request: Request<axum::body::Body>| async move {
+        format!("{:?}", request.version())
+    }));
+    tokio::spawn(secure.serve(app));
+    let (site, roots) = (site().await, Roots::Pem(cert.to_vec()));
+    let tls = Arc::new(client_config(roots).expect("a configuration"));
+    let builder = builder().tls_config(tls).cleartext_versions(HttpVersions::Http1);
+    let client = builder.build().expect("a client");
+    let direct = soon(client.get(site.url("/"))).await.expect("a response");
+    assert_eq!(direct.version(), Version::HTTP_11);
+    let url = site.url(&format!("/to/302?https://localhost:{port}/"));
+    let response = soon(client.get(url)).await.expect("a response");
+    assert_eq!(response.version(), Version::HTTP_2);
+    assert_eq!(soon(response.text()).await.expect("text"), "HTTP/2.0");
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ impl PoolState {
 impl OriginPool {
     /// The version of a new connection. Over TLS, `Http2` leaves it to ALPN.
     pub(super) fn presumed(&self, version: &Version) -> HttpVersion {
-        match (self.settings.connector.versions, version) {
+        match (self.settings.connector.versions_for(&self.origin), version) {
             (HttpVersions::Http1, _) | (HttpVersions::Both, Version::OnlyHttp1) => HttpVersion::Http1,
             _ if self.origin.is_tls() => HttpVersion::Http2,
             _ if self.settings.connector.is_forwarded(&self.origin) => HttpVersion::Http1,
@@ -60,7 +60,7 @@ impl OriginPool {
     /// Whether requests may be sent in another version than the one that is presumed.
     fn may_change(&self) -> bool {
         let connector = &self.settings.connector;
-        connector.versions == HttpVersions::Both
+        connector.versions_for(&self.origin) == HttpVersions::Both
             && !self.origin.is_tls()
             && !connector.is_forwarded(&self.origin)
     }
@@ -98,7 +98,7 @@ impl OriginPool {
     /// The peer has answered a request with HTTP_1_1_REQUIRED. Connections of HTTP/2 take no more requests, and close when those
     /// in progress have ended. Returns whether requests may be sent in HTTP/1.1.
     pub(in crate::client::pool) fn require_http1(self: &Arc<Self>) -> bool {
-        if self.settings.connector.versions != HttpVersions::Both {
+        if self.settings.connector.versions_for(&self.origin) != HttpVersions::Both {
             return false;
         }
         let mut state = self.lock();
