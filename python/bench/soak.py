@@ -19,7 +19,7 @@ from typing import Any
 import fullbore
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests"))
-import servers  # noqa: E402
+import servers  # type: ignore[import-not-found]  # noqa: E402
 
 TASKS = 10_000
 #: So many are started at once.
@@ -154,7 +154,6 @@ def over_ray(seconds: float, url: str, expected: int) -> None:
     import zarr
     from fullbore.zarr import Store
 
-    @ray.remote
     class Worker:
         def __init__(self) -> None:
             zarr.config.set({"async.concurrency": 1000})
@@ -167,7 +166,8 @@ def over_ray(seconds: float, url: str, expected: int) -> None:
             return resident()
 
     ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False)
-    workers: Any = [Worker.remote() for _ in range(WORKERS)]
+    remote: Any = ray.remote(Worker)
+    workers = [remote.remote() for _ in range(WORKERS)]
     step = SHAPE[0] // WORKERS
 
     def summed() -> int:

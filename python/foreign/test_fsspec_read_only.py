@@ -43,7 +43,7 @@ class _Files(_Kind):  # type: ignore[misc]
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(value)
 
-    def pipe(self, path: str, value: bytes, **_: Any) -> None:  # type: ignore[override]
+    def pipe(self, path: str, value: bytes, **_: Any) -> None:
         self.pipe_file(path, value)
 
     def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
@@ -67,7 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, path
         thread.join()
 
 
-class TestGet(AbstractFixtures, AbstractGetTests):
+class TestGet(AbstractFixtures, AbstractGetTests):  # type: ignore[misc]
     @pytest.fixture
     def fs(self, served: tuple[str, pathlib.Path]) -> Any:
         files = _Files(skip_instance_cache=True)

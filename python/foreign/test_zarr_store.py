@@ -21,7 +21,7 @@ from zarr.storage import FsspecStore
 from zarr.testing.store import StoreTests
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "tests"))
-import servers  # noqa: E402
+import servers  # type: ignore[import-not-found]  # noqa: E402
 
 _IS_STOCK = bool(os.environ.get("STOCK"))
 _FOLDERS: dict[str, pathlib.Path] = {}
@@ -29,7 +29,7 @@ _FOLDERS: dict[str, pathlib.Path] = {}
 
 def _place(store: Any, key: str) -> pathlib.Path:
     base = store.fs_base if _IS_STOCK else store.url
-    url = urlsplit(base)
+    url = urlsplit(str(base))
     return _FOLDERS[url.netloc] / url.path.lstrip("/") / key
 
 
@@ -59,7 +59,7 @@ class OverFullbore(_Writes, fullbore.zarr.Store):
         return OverFullbore, (self.url, self._read_only)
 
 
-class OverFsspec(_Writes, FsspecStore):
+class OverFsspec(_Writes, FsspecStore):  # type: ignore[misc]
     def __init__(self, url: str, read_only: bool = False) -> None:
         files = fsspec.filesystem("http", asynchronous=True, skip_instance_cache=True)
         super().__init__(files, path=url, read_only=read_only)

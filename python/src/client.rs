@@ -30,7 +30,6 @@ pub(crate) struct Client {
 struct Inner {
     runtime: Handle,
     client: Library,
-    has_prior_knowledge: bool,
 }
 
 /// The body of a request.
@@ -45,21 +44,16 @@ impl Client {
     #[new]
     fn new(py: Python<'_>, runtime: &Runtime, settings: Settings) -> PyResult<Self> {
         let runtime = runtime.handle()?.clone();
-        let has_prior_knowledge = settings.has_prior_knowledge;
         // The platform's certificates are read from files.
         let client = py.detach(|| settings.client()).map_err(Failure::raised)?;
-        let inner = Inner {
-            runtime,
-            client,
-            has_prior_knowledge,
-        };
+        let inner = Inner { runtime, client };
         Ok(Client {
             inner: Owned::new(inner),
         })
     }
 
     /// Sends a request. The call brings a [`Head`]; with `reads_body`, when its body has come.
-    #[pyo3(signature = (queue, method, url, headers, body, limits, reads_body))]
+    #[pyo3(signature = (queue, method, url, headers, body, limits, reads_body, max_redirects=None))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn send(
         &self,
@@ -70,9 +64,10 @@ impl Client {
         body: Option<Content<'_>>,
         limits: Limits,
         reads_body: bool,
+        max_redirects: Option<u32>,
     ) -> PyResult<Call> {
         let inner = self.inner.get()?;
-        let template = inner.template(method, &headers, limits)?;
+        let template = Template::new(method, &headers, limits, max_redirects)?;
         let body = match body {
             None => None,
             Some(Content::Whole(bytes)) => Some(outgoing::bytes(bytes).into()),
@@ -90,7 +85,7 @@ impl Client {
     }
 
     /// Sends GET requests, and reads their bodies. The call brings them in order.
-    #[pyo3(signature = (queue, items, headers, limits, at_once, repeats, stops_at_error, is_lenient=false))]
+    #[pyo3(signature = (queue, items, headers, limits, at_once, repeats, stops_at_error, is_lenient=false, max_redirects=None))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn get_many(
         &self,
@@ -103,11 +98,12 @@ impl Client {
         repeats: u32,
         stops_at_error: bool,
         is_lenient: bool,
+        max_redirects: Option<u32>,
     ) -> PyResult<Call> {
         let inner = self.inner.get()?;
         let many = Many {
             client: inner.client.clone(),
-            template: Arc::new(inner.template("GET", &headers, limits)?),
+            template: Arc::new(Template::new("GET", &headers, limits, max_redirects)?),
             at_once: at_once.max(1),
             repeats,
             stops_at_error,
@@ -135,7 +131,7 @@ impl Client {
         let inner = self.inner.get()?;
         let download = Download {
             client: inner.client.clone(),
-            template: inner.template("GET", &headers, limits)?,
+            template: Template::new("GET", &headers, limits, None)?,
             url,
             path: PathBuf::from(path),
             checksum: checksum
@@ -170,11 +166,5 @@ impl Client {
             let _ = tokio::time::timeout(limit.unwrap_or_default(), client.shutdown()).await;
             Ok(Outcome::nothing())
         })
-    }
-}
-
-impl Inner {
-    fn template(&self, method: &str, headers: &Fields, limits: Limits) -> PyResult<Template> {
-        Template::new(method, headers, limits, self.has_prior_knowledge)
     }
 }

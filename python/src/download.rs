@@ -3,7 +3,7 @@
 //! A body with a validator is written under the name of a part that says which version of which URL it is. Another attempt, or
 //! another run, asks for the rest of it (`fullbore::client::range` decides what continues it). The complete file is renamed.
 
-use std::io::ErrorKind as IoKind;
+use std::io::{ErrorKind as IoKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,14 +16,16 @@ use http_body::Body;
 use pyo3::PyResult;
 use pyo3::exceptions::PyValueError;
 use ring::digest::{self, Algorithm};
-use tokio::fs::{self, File, OpenOptions};
+use tokio::fs::File;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt, BufWriter};
 
 use crate::failure::Failure;
 use crate::limits::without_secrets;
 use crate::outcome::Outcome;
+use crate::part_file::{self, Place};
 use crate::progress::Counter;
 use crate::request::Template;
+use crate::retry;
 
 /// What is gathered before it is written.
 const WRITE: usize = 1 << 20;
@@ -84,21 +86,6 @@ struct Part {
     total: Option<u64>,
 }
 
-/// The place of a part. A download that is cancelled drops it, and leaves no file that nobody continues.
-struct Place {
-    path: PathBuf,
-    /// Whether no other run continues the file.
-    is_temporary: bool,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.is_temporary {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// How an attempt has ended.
 enum End {
     Complete,
@@ -140,7 +127,8 @@ impl Download {
             if fruitless > self.repeats {
                 return self.give_up(part, failure).await;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(100) * (1 << fruitless.min(6))).await;
+            let pause = std::time::Duration::from_millis(100) * (1 << fruitless.min(6));
+            tokio::time::sleep(failure.pause.unwrap_or(pause)).await;
         }
         let Some(part) = part else {
             return Err(Failure::canceled());
@@ -201,7 +189,7 @@ impl Download {
         let response = template.send(&self.client, &self.url, None).await?;
         match response.status() {
             StatusCode::OK => Ok(response),
-            status => Err(Failure::status(status).of(&without_secrets(&self.url))),
+            _ => Err(self.refused(&response)),
         }
     }
 
@@ -237,8 +225,16 @@ impl Download {
         }
         match response.status() {
             status if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(None),
-            status => Err(Failure::status(status).of(&without_secrets(&self.url))),
+            _ => Err(self.refused(&response)),
         }
+    }
+
+    /// The failure that a status is. One with `Retry-After` is asked for again.
+    fn refused(&self, response: &Response) -> Failure {
+        let mut failure = Failure::status(response.status()).of(&without_secrets(&self.url));
+        failure.pause = retry::pause(response.status(), response.headers());
+        failure.is_broken_off |= failure.pause.is_some();
+        failure
     }
 
     async fn receive(&self, part: &mut Part, response: Response, saved: &mut Saved) -> Result<End, Failure> {
@@ -299,31 +295,16 @@ impl Download {
     async fn open(&self, response: &Response) -> Result<Part, Failure> {
         let total = response.content_length();
         let version = Version::of(response.headers(), total).filter(|version| version.validator().is_some());
-        let mut place = Place {
-            path: self.part_path(version.as_ref()),
-            is_temporary: false,
-        };
+        let (path, target) = (
+            version.as_ref().map(|version| self.part_path(version)),
+            self.path.clone(),
+        );
+        let opened = tokio::task::spawn_blocking(move || part_file::open(path, &target)).await;
+        let (file, place) = opened
+            .map_err(|_| Failure::canceled())?
+            .map_err(|error| broken_disk(&self.path, &error))?;
         let failed = |error: std::io::Error| broken_disk(&place.path, &error);
-        // A link, or a device, is nothing that a run has left.
-        match fs::symlink_metadata(&place.path).await {
-            Ok(found) if !found.is_file() => {
-                return Err(failed(std::io::Error::other(
-                    "it is in the way, and no regular file",
-                )));
-            }
-            _ => {}
-        }
-        place.is_temporary = version.is_none();
-        let failed = |error: std::io::Error| broken_disk(&place.path, &error);
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&place.path)
-            .await
-            .map_err(failed)?;
+        let mut file = File::from_std(file);
         let found = file.metadata().await.map_err(failed)?.len();
         let size = match (&version, total) {
             (Some(_), Some(total)) if found <= total => found,
@@ -341,15 +322,11 @@ impl Download {
     }
 
     /// A file beside the final one. Its name says which version of which URL it is part of.
-    fn part_path(&self, version: Option<&Version>) -> PathBuf {
+    fn part_path(&self, version: &Version) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         let mut named = digest::Context::new(&digest::SHA256);
         named.update(self.url.as_bytes());
-        match version {
-            Some(version) => named.update(&version.key()),
-            // Nobody continues it.
-            None => named.update(&std::process::id().to_be_bytes()),
-        }
+        named.update(&version.key());
         let hash = u64::from_be_bytes(named.finish().as_ref()[..8].try_into().unwrap_or_default());
         name.push(format!(".{hash:016x}.part"));
         self.path.with_file_name(name)
@@ -358,25 +335,29 @@ impl Download {
     /// Checks the complete file, and gives it its name.
     async fn publish(&self, part: Part) -> Result<(), Failure> {
         let Part { file, mut place, .. } = part;
-        drop(file);
-        if let Some(checksum) = &self.checksum {
-            let (algorithm, path) = (checksum.algorithm, place.path.clone());
-            let found = tokio::task::spawn_blocking(move || digest_of(algorithm, &path)).await;
-            let found = found
-                .map_err(|_| Failure::canceled())?
-                .map_err(|error| broken_disk(&place.path, &error))?;
-            if found != checksum.expected {
-                let _ = fs::remove_file(&place.path).await;
-                let text = format!(
-                    "its digest is {}, not the expected one; it was removed",
-                    hex(&found)
-                );
-                return Err(Failure::new("checksum", text).of(&without_secrets(&self.url)));
+        let file = file.into_inner().into_std().await;
+        let (path, target) = (place.path.clone(), self.path.clone());
+        let checksum = self
+            .checksum
+            .as_ref()
+            .map(|checksum| (checksum.algorithm, checksum.expected.clone()));
+        let url = without_secrets(&self.url);
+        let published = tokio::task::spawn_blocking(move || {
+            if let Some((algorithm, expected)) = checksum {
+                let found = digest_of(algorithm, &file).map_err(|error| broken_disk(&path, &error))?;
+                if found != expected {
+                    place.discard();
+                    let text = format!(
+                        "its digest is {}, not the expected one; it was removed",
+                        hex(&found)
+                    );
+                    return Err(Failure::new("checksum", text).of(&url));
+                }
             }
-        }
-        let renamed = fs::rename(&place.path, &self.path).await;
-        place.is_temporary &= renamed.is_err();
-        renamed.map_err(|error| broken_disk(&self.path, &error))
+            let named = place.publish(&file, &target);
+            named.map_err(|error| broken_disk(&target, &error))
+        });
+        published.await.map_err(|_| Failure::canceled())?
     }
 }
 
@@ -395,9 +376,8 @@ impl Part {
     }
 }
 
-fn digest_of(algorithm: &'static Algorithm, path: &Path) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut file = std::fs::File::open(path)?;
+fn digest_of(algorithm: &'static Algorithm, mut file: &std::fs::File) -> std::io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(0))?;
     let mut context = digest::Context::new(algorithm);
     let mut buffer = vec![0; WRITE];
     loop {

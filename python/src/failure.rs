@@ -23,6 +23,8 @@ pub(crate) struct Failure {
     is_connect: bool,
     /// Another attempt may succeed: a download continues.
     pub(crate) is_broken_off: bool,
+    /// How long the server asks to wait for that.
+    pub(crate) pause: Option<Duration>,
 }
 
 impl Failure {
@@ -102,6 +104,7 @@ impl From<Error> for Failure {
             code: error.code().map(|code| code.0),
             status: error.status().map(|status| status.as_u16()),
             is_retryable: error.is_retryable(),
+            pause: None,
             is_connect: error.is_connect(),
             is_broken_off: error.is_closed()
                 || error.is_reset()

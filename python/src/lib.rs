@@ -5,7 +5,8 @@
 //! | threads; completions, for one thread or event loop | `runtime`; `queue` |
 //! | settings, requests and their bodies, limits on time | `settings`, `request`, `outgoing`, `limits` |
 //! | responses | `head`, `fields`, `reader` |
-//! | many requests in one call; files, and how far they are | `many`; `download`, `progress` |
+//! | many requests in one call; `Retry-After` | `many`; `retry` |
+//! | downloads, their files, and how far they are | `download`, `part_file`, `progress` |
 //! | what a call brings; errors; what connections waited for | `outcome`; `failure`; `report` |
 //! | values that must not be touched after a fork | `owned` |
 //!
@@ -23,11 +24,13 @@ mod many;
 mod outcome;
 mod outgoing;
 mod owned;
+mod part_file;
 mod progress;
 mod queue;
 mod reader;
 mod report;
 mod request;
+mod retry;
 mod runtime;
 mod settings;
 

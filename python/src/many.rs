@@ -2,7 +2,6 @@
 
 use std::iter::Enumerate;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 use std::vec;
 
 use fullbore::Client;
@@ -21,9 +20,7 @@ use crate::outcome::Outcome;
 use crate::queue::Batches;
 use crate::reader::read_whole;
 use crate::request::Template;
-
-/// The longest `Retry-After` that is waited for. A server that asks for more is not asked again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+use crate::retry;
 
 /// A URL, and the range of bytes that is wanted: from the first one to the one behind the last.
 pub(crate) type Item = (String, Option<(u64, u64)>);
@@ -158,8 +155,9 @@ impl Many {
         let mut repeats = 0;
         loop {
             let response = template.send(&self.client, &url, None).await?;
-            let (status, pause) = (response.status(), retry_after(response.headers()));
-            match pause.filter(|_| is_passing(status) && repeats < self.repeats) {
+            let status = response.status();
+            let pause = retry::pause(status, response.headers());
+            match pause.filter(|_| repeats < self.repeats) {
                 Some(pause) => {
                     // Its end leaves the connection as it is.
                     drop(response);
@@ -183,27 +181,6 @@ impl Many {
             }
         }
     }
-}
-
-/// Whether the server may have more to say later.
-fn is_passing(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-    )
-}
-
-/// `Retry-After` (RFC 9110 section 10.2.3), if it is not too long.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    let pause = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let until = httpdate::parse_http_date(value).ok()?;
-            until.duration_since(SystemTime::now()).unwrap_or_default()
-        }
-    };
-    (pause <= LONGEST_PAUSE).then_some(pause)
 }
 
 /// The part of a body that was asked for: what a 206 response has, or that of the whole, from a server without ranges.

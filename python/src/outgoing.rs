@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use fullbore::client::Body;
+use http::HeaderMap;
 use http_body::Frame;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::outcome::Outcome;
 use crate::owned::Owned;
 use crate::queue::{Call, Queue};
+use crate::request::{Fields, header_map};
 use crate::runtime::Runtime;
 
 /// Bytes up to this length are copied: then no thread of the runtime ever releases an object of Python for them.
@@ -34,7 +36,7 @@ pub(crate) fn bytes(bytes: PyBackedBytes) -> Bytes {
 
 enum Piece {
     Data(Bytes),
-    End,
+    End(Option<HeaderMap>),
     Broken(String),
 }
 
@@ -70,9 +72,10 @@ impl Feed {
         self.put(queue, Piece::Data(bytes(data)))
     }
 
-    /// Ends the body, as [`Self::push`].
-    fn finish(&self, queue: &Queue) -> PyResult<(Option<bool>, Option<Call>)> {
-        self.put(queue, Piece::End)
+    /// Ends the body, as [`Self::push`], with these fields behind it.
+    #[pyo3(signature = (queue, trailers=None))]
+    fn finish(&self, queue: &Queue, trailers: Option<Fields>) -> PyResult<(Option<bool>, Option<Call>)> {
+        self.put(queue, Piece::End(trailers.as_ref().map(header_map).transpose()?))
     }
 
     /// Breaks the request off, for this reason, as [`Self::push`].
@@ -106,13 +109,20 @@ impl Feed {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         match receiver.take() {
-            Some(receiver) => Ok(Body::wrap(Fed(receiver))),
+            Some(receiver) => Ok(Body::wrap(Fed {
+                receiver,
+                is_over: false,
+            })),
             None => Err(PyRuntimeError::new_err("the body was sent already")),
         }
     }
 }
 
-struct Fed(Receiver<Piece>);
+struct Fed {
+    receiver: Receiver<Piece>,
+    /// The trailers were taken.
+    is_over: bool,
+}
 
 impl http_body::Body for Fed {
     type Data = Bytes;
@@ -122,10 +132,16 @@ impl http_body::Body for Fed {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, fullbore::BoxError>>> {
-        let piece = std::task::ready!(self.0.poll_recv(cx));
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let piece = std::task::ready!(self.receiver.poll_recv(cx));
         Poll::Ready(match piece {
             Some(Piece::Data(data)) => Some(Ok(Frame::data(data))),
-            Some(Piece::End) => None,
+            Some(Piece::End(trailers)) => {
+                self.is_over = true;
+                trailers.map(|trailers| Ok(Frame::trailers(trailers)))
+            }
             Some(Piece::Broken(reason)) => Some(Err(reason.into())),
             None => Some(Err("nobody feeds it any more".into())),
         })

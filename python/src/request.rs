@@ -2,7 +2,7 @@
 
 use fullbore::Client;
 use fullbore::client::{Body, RequestBuilder, Response, SentBytes};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -19,8 +19,8 @@ pub(crate) struct Template {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) limits: Limits,
-    /// Whether `http://` begins in HTTP/2.
-    pub(crate) has_prior_knowledge: bool,
+    /// The redirects that are followed, if they are others than those of the client.
+    pub(crate) max_redirects: Option<u32>,
 }
 
 impl Template {
@@ -28,14 +28,14 @@ impl Template {
         method: &str,
         headers: &Fields,
         limits: Limits,
-        has_prior_knowledge: bool,
+        max_redirects: Option<u32>,
     ) -> PyResult<Self> {
         Ok(Template {
             method: Method::from_bytes(method.as_bytes())
                 .map_err(|_| PyValueError::new_err(format!("method: {method:?} is no method of HTTP")))?,
             headers: header_map(headers)?,
             limits,
-            has_prior_knowledge,
+            max_redirects,
         })
     }
 
@@ -50,8 +50,8 @@ impl Template {
         if let Some(limit) = self.limits.total {
             request = request.timeout(limit);
         }
-        if is_cleartext(url) && !self.has_prior_knowledge {
-            request = request.version(Version::HTTP_11);
+        if let Some(redirects) = self.max_redirects {
+            request = request.max_redirects(redirects);
         }
         request
     }
@@ -71,12 +71,6 @@ impl Template {
         let request = request.extension(sent.clone());
         self.limits.watch(client, request.send(), &sent, url).await
     }
-}
-
-fn is_cleartext(url: &str) -> bool {
-    url.trim_start()
-        .get(..5)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"))
 }
 
 /// The fields of a request.

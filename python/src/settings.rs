@@ -35,7 +35,8 @@ pub(crate) struct Settings {
     decompression: bool,
     cookies: bool,
     versions: HttpVersions,
-    pub(crate) has_prior_knowledge: bool,
+    /// Whether `http://` begins in HTTP/2.
+    has_prior_knowledge: bool,
     verify: Verify,
     certificate: Option<(Vec<u8>, Vec<u8>)>,
     proxy: Proxy,
@@ -93,6 +94,10 @@ impl Settings {
             .decompression(self.decompression)
             .cookie_store(self.cookies)
             .http_versions(self.versions)
+            .cleartext_versions(match self.has_prior_knowledge {
+                true => self.versions,
+                false => HttpVersions::Http1,
+            })
             .memory_budget(MemoryBudget::new(self.memory))
             .pool_idle_timeout(Duration::try_from_secs_f64(self.idle_timeout).unwrap_or(Duration::MAX));
         match self.proxy {

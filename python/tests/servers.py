@@ -37,12 +37,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def body(self) -> bytes:
+        self.trailers: list[list[str]] = []
         if self.headers.get("transfer-encoding") == "chunked":
             whole = b""
             while size := int(self.rfile.readline(), 16):
                 whole += self.rfile.read(size)
                 self.rfile.readline()
-            self.rfile.readline()
+            while line := self.rfile.readline().strip():
+                name, _, value = line.decode().partition(":")
+                self.trailers.append([name.lower(), value.strip()])
             return whole
         return self.rfile.read(int(self.headers.get("content-length", 0)))
 
@@ -69,6 +72,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "query": query,
             "headers": [[name.lower(), value] for name, value in self.headers.items()],
             "body": base64.b64encode(body).decode(),
+            "trailers": self.trailers,
         }
         self.answer(body=json.dumps(seen).encode(), headers=[("content-type", "application/json")])
 
@@ -154,6 +158,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def page_file(self, query: str) -> None:
         """A file of a version that breaks off after so many bytes, as long as there are breaks left."""
         server = self.server
+        if server.busy > 0:  # type: ignore[attr-defined]
+            server.busy -= 1  # type: ignore[attr-defined]
+            self.answer(503, headers=[("retry-after", "0")])
+            return
         if server.is_dead:  # type: ignore[attr-defined]
             self.close_connection = True
             return
@@ -194,6 +202,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.file_size = 100_000
         self.file_version = 1
         self.breaks = 0
+        #: How often it says `Retry-After` before it sends a file.
+        self.busy = 0
         #: Whether it answers no more once it has broken off.
         self.dies = self.is_dead = False
 

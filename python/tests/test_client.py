@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import email
 import io
+import os
 import pathlib
 import pickle
 import threading
@@ -102,6 +104,73 @@ def test_redirects_are_followed_up_to_their_limit(server: servers.Server, client
         client.get(server.url + "/redirect?" + "/redirect?" * 12)
     with fullbore.Client(proxy=False, max_redirects=0) as none:
         assert none.get(server.url + "/redirect").status == 302
+        # A request may have a limit of its own.
+        assert none.get(server.url + "/redirect", max_redirects=1).text == "hello"
+    assert client.get(server.url + "/redirect", max_redirects=0).status == 302
+    with pytest.raises(fullbore.RedirectError):
+        client.get(server.url + "/redirect?/redirect?", max_redirects=1)
+    with pytest.raises(ValueError, match="^max_redirects"):
+        client.get(server.url, max_redirects=-1)
+
+
+def test_a_redirect_from_http_to_https_negotiates_http_2(
+    server: servers.Server, https: servers.Http2, secure: fullbore.Client
+) -> None:
+    response = secure.get(f"{server.url}/redirect?{https.url}/7.bin")
+    assert (response.http_version, response.content) == ("HTTP/2", servers.pattern(1007))
+    assert secure.get(server.url).http_version == "HTTP/1.1"
+
+
+def test_a_form_has_fields_and_files(server: servers.Server, client: fullbore.Client, folder: pathlib.Path) -> None:
+    path = folder / "a.txt"
+    path.write_bytes(b"of a file")
+    with path.open("rb") as file:
+        files: Any = [
+            ("one", file),
+            ("two", ('b".json', b"{}")),
+            ("three", (None, "no file")),
+            ("four", ("c", memoryview(b"view"), "image/png")),
+        ]
+        seen = client.post(server.url + "/echo", data={"k": ["v", 5]}, files=files).json()
+    fields = dict(seen["headers"])
+    body = base64.b64decode(seen["body"])
+    assert fields["content-length"] == str(len(body))
+    message = email.message_from_bytes(b"content-type: " + fields["content-type"].encode() + b"\r\n\r\n" + body)
+    parts: list[Any] = list(message.get_payload())
+    found = [
+        (part.get_param("name", header="content-disposition"), part.get_filename(), part["content-type"], part.get_payload(decode=True))
+        for part in parts
+    ]
+    assert found == [
+        ("k", None, None, b"v"),
+        ("k", None, None, b"5"),
+        ("one", "a.txt", "text/plain", b"of a file"),
+        ("two", "b%22.json", "application/json", b"{}"),
+        ("three", None, None, b"no file"),
+        ("four", "c", "image/png", b"view"),
+    ]
+    # Of a file whose length nobody knows, the body comes in chunks.
+    read, write = os.pipe()
+    os.write(write, b"piped")
+    os.close(write)
+    with open(read, "rb") as pipe:
+        seen = client.post(server.url + "/echo", files={"p": ("p", pipe)}).json()
+    assert b"\r\n\r\npiped\r\n--" in base64.b64decode(seen["body"])
+    assert dict(seen["headers"])["transfer-encoding"] == "chunked"
+    for wrong, kind in (({"a": 5}, TypeError), ("text", TypeError), ({"a": ("x",)}, TypeError), ({"a": (5, b"")}, TypeError)):
+        with pytest.raises(kind, match="^files"):
+            client.post(server.url, files=wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^files go with data"):
+        client.post(server.url, files={}, json={})
+
+
+@pytest.mark.parametrize("content", [None, b"body", [b"in", b"pieces"]])
+def test_fields_behind_the_body_of_a_request_are_sent(content: Any, server: servers.Server, client: fullbore.Client) -> None:
+    seen = client.post(server.url + "/echo", content=content, trailers={"x-after": "end"}).json()
+    assert base64.b64decode(seen["body"]) == b"".join([content] if isinstance(content, bytes) else content or [])
+    assert ["x-after", "end"] in seen["trailers"]
+    with pytest.raises(ValueError, match="name of a field"):
+        client.post(server.url, content=content, trailers={"x y": "z"})
 
 
 def test_text_is_in_the_charset_that_the_response_names(server: servers.Server, client: fullbore.Client) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pathlib
+import stat
+from collections.abc import Callable
 from typing import Any
 
 import fullbore
@@ -141,20 +144,100 @@ def test_a_status_and_a_folder_that_is_missing_are_errors(
     assert names(folder) == []
 
 
-def test_a_link_in_the_place_of_the_part_is_not_followed(
-    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
-) -> None:
+def left_part(server: servers.Server, client: fullbore.Client, folder: pathlib.Path) -> pathlib.Path:
+    """The part that a download has left."""
     server.breaks, server.dies = 1, True
     with pytest.raises(fullbore.ConnectionLost):
         client.download(server.url + "/file", folder / "a", repeats=0)
     server.is_dead = False
-    part = folder / names(folder)[0]
+    (name,) = names(folder)
+    return folder / name
+
+
+def spoil_by_link(part: pathlib.Path) -> None:
+    other = part.with_name("other")
+    part.replace(other)
+    part.symlink_to(other)
+
+
+def spoil_by_second_name(part: pathlib.Path) -> None:
+    part.with_name("other").hardlink_to(part)
+
+
+def spoil_by_mode(part: pathlib.Path) -> None:
+    part.chmod(0o666)
+
+
+def spoil_by_pipe(part: pathlib.Path) -> None:
     part.unlink()
-    (folder / "other").write_bytes(b"mine")
-    part.symlink_to(folder / "other")
-    with pytest.raises(fullbore.FileError, match="no regular file"):
-        client.download(server.url + "/file", folder / "a")
-    assert (folder / "other").read_bytes() == b"mine"
+    os.mkfifo(part)
+
+
+def spoil_by_folder(part: pathlib.Path) -> None:
+    part.unlink()
+    part.mkdir()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no owners and modes")
+@pytest.mark.parametrize("spoil", [spoil_by_link, spoil_by_second_name, spoil_by_mode, spoil_by_pipe, spoil_by_folder])
+def test_a_part_that_others_may_have_written_is_not_continued(
+    spoil: Callable[[pathlib.Path], None], server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    part = left_part(server, client, folder)
+    spoil(part)
+    kept = names(folder)
+    done = client.download(server.url + "/file", folder / "a")
+    assert (done.size, done.resumed) == (100_000, 0)
+    assert (folder / "a").read_bytes() == servers.pattern(100_000)
+    # What was in the way is as it was.
+    assert names(folder) == sorted(["a", *kept])
+    if part.is_file():
+        assert part.read_bytes() == servers.pattern(40_000)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no locks")
+def test_a_part_that_another_download_writes_is_not_continued(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    import fcntl
+
+    part = left_part(server, client, folder)
+    with part.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert client.download(server.url + "/file", folder / "a").resumed == 0
+    assert part.read_bytes() == servers.pattern(40_000)
+    assert (folder / "a").read_bytes() == servers.pattern(100_000)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no modes")
+def test_a_folder_of_others_has_no_parts(server: servers.Server, client: fullbore.Client, folder: pathlib.Path) -> None:
+    part = left_part(server, client, folder)
+    folder.chmod(0o777)
+    assert client.download(server.url + "/file", folder / "a").resumed == 0
+    assert names(folder) == ["a", part.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files have no modes")
+def test_a_new_file_has_the_mode_of_any_other_and_one_that_is_replaced_keeps_its_own(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    (folder / "other").write_bytes(b"")
+    client.download(server.url + "/file", folder / "a")
+    assert (folder / "a").stat().st_mode == (folder / "other").stat().st_mode
+    (folder / "a").chmod(0o600)
+    client.download(server.url + "/file", folder / "a")
+    assert stat.S_IMODE((folder / "a").stat().st_mode) == 0o600
+
+
+def test_a_server_that_says_when_is_asked_again(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    server.busy = 2
+    client.download(server.url + "/file", folder / "a")
+    assert (folder / "a").read_bytes() == servers.pattern(100_000)
+    server.busy = 3
+    with pytest.raises(fullbore.StatusError, match="503"):
+        client.download(server.url + "/file", folder / "a", repeats=1)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import pathlib
 import pickle
 import socket
@@ -189,6 +190,31 @@ def test_fsspec_gets_many_files_and_ranges_in_one_call(files: Any, https: server
     assert files.cat_file(url, 3, 9) == whole[3:9]
     # -1 is no limit.
     assert len(files.cat(urls, batch_size=-1)) == len(urls)
+
+
+def test_fsspec_follows_the_options_of_a_request_or_says_that_it_does_not(files: Any, https: servers.Http2) -> None:
+    url = https.url + "/7.bin"
+    whole = servers.pattern(1007)
+    assert files.cat(url, start=3, end=9) == whole[3:9]
+    assert files.cat([url], start=-5) == {url: whole[-5:]}
+    with pytest.raises(TypeError, match="^foo: "):
+        files.cat(url, foo=True)
+    with pytest.raises(TypeError, match="^foo: "):
+        files.cat_file(url, foo=True)
+
+
+@pytest.mark.filterwarnings("ignore:BasicAuth is deprecated:DeprecationWarning")
+def test_fsspec_takes_the_settings_of_aiohttp_that_have_another_name(server: servers.Server) -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    pytest.importorskip("fsspec")
+    from fullbore.fsspec import HTTPFileSystem
+
+    settings = {"auth": aiohttp.BasicAuth("me", "secret"), "timeout": aiohttp.ClientTimeout(total=30), "trust_env": False}
+    files = HTTPFileSystem(client_kwargs=settings, skip_instance_cache=True)
+    for got in (files.cat(server.url + "/echo"), files.cat_file(server.url + "/echo")):
+        assert ["authorization", "Basic bWU6c2VjcmV0"] in json.loads(got)["headers"]
+    assert files.cat_file(server.url + "/redirect") == b"hello"
+    assert files.cat_file(server.url + "/redirect", allow_redirects=False) == b""
 
 
 def test_fsspec_says_what_is_missing(files: Any, https: servers.Http2) -> None:

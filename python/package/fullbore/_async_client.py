@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Literal, cast, overload
@@ -14,6 +14,7 @@ from ._core import Core, many_items
 from ._download import Downloaded, Ticker, arguments
 from ._many import results
 from ._native import Call, Feed, Head
+from ._multipart import FileTypes
 from ._request import Content, Prepared, QueryTypes, prepare
 from ._response import AsyncResponse
 from ._timeout import Timeout
@@ -39,12 +40,26 @@ class AsyncClient(Core):
         content: Content | None = None,
         data: QueryTypes | None = None,
         json: object = None,
+        files: Mapping[str, FileTypes] | Iterable[tuple[str, FileTypes]] | None = None,
+        trailers: _checks.FieldTypes | None = None,
         auth: tuple[str, str] | None = None,
         timeout: Timeout | float | None = None,
+        max_redirects: int | None = None,
     ) -> AsyncResponse:
         """Sends a request, and reads the whole response."""
         request = prepare(
-            method, url, params=params, headers=headers, content=content, data=data, json=json, auth=auth, timeout=timeout
+            method,
+            url,
+            params=params,
+            headers=headers,
+            content=content,
+            data=data,
+            json=json,
+            files=files,
+            trailers=trailers,
+            auth=auth,
+            timeout=timeout,
+            max_redirects=max_redirects,
         )
         response = await self._send(request, reads_body=True)
         await response.read()
@@ -61,12 +76,26 @@ class AsyncClient(Core):
         content: Content | None = None,
         data: QueryTypes | None = None,
         json: object = None,
+        files: Mapping[str, FileTypes] | Iterable[tuple[str, FileTypes]] | None = None,
+        trailers: _checks.FieldTypes | None = None,
         auth: tuple[str, str] | None = None,
         timeout: Timeout | float | None = None,
+        max_redirects: int | None = None,
     ) -> AsyncIterator[AsyncResponse]:
         """Sends a request; the body of the response is read by whoever gets it."""
         request = prepare(
-            method, url, params=params, headers=headers, content=content, data=data, json=json, auth=auth, timeout=timeout
+            method,
+            url,
+            params=params,
+            headers=headers,
+            content=content,
+            data=data,
+            json=json,
+            files=files,
+            trailers=trailers,
+            auth=auth,
+            timeout=timeout,
+            max_redirects=max_redirects,
         )
         async with await self._send(request, reads_body=False) as response:
             yield response
@@ -141,13 +170,16 @@ class AsyncClient(Core):
         repeats: int = 3,
         stops: bool = False,
         is_lenient: bool = False,
+        max_redirects: int | None = None,
     ) -> list[Any]:
         items = many_items(urls)
         limits = self._limits_of(None if timeout is None else Timeout.of(timeout))
         at_once = _checks.whole("at_once", at_once, 1, 1 << 20)
         repeats = _checks.whole("repeats", repeats, 0, 1 << 20)
         fields, waiter = _checks.fields(headers), current()
-        call = self._client().get_many(waiter.queue, items, fields, limits, at_once, repeats, stops, is_lenient)
+        call = self._client().get_many(
+            waiter.queue, items, fields, limits, at_once, repeats, stops, is_lenient, max_redirects
+        )
         return results(await waiter.wait(call), AsyncResponse)
 
     async def download(
@@ -209,17 +241,20 @@ class AsyncClient(Core):
         native, limits, waiter = self._client(), self._limits(request), current()
         feed = None if request.pieces is None else Feed(_process.runtime())
         body = request.body if feed is None else feed
-        call = native.send(waiter.queue, request.method, request.url, request.headers, body, limits, reads_body)
+        call = native.send(
+            waiter.queue, request.method, request.url, request.headers, body, limits, reads_body, request.max_redirects
+        )
         ticket = waiter.enter(call)
         if feed is not None:
-            await _feed(waiter, feed, call, request.pieces)
+            await _feed(waiter, feed, call, request)
         head = cast(Head, await waiter.result(call, ticket))
         timeout = request.timeout or self._timeout
         return AsyncResponse(head, head.take_body(), timeout.read)
 
 
-async def _feed(waiter: Waiter, feed: Feed, call: Call, pieces: Any) -> None:
+async def _feed(waiter: Waiter, feed: Feed, call: Call, request: Prepared) -> None:
     """Feeds a body to a request. It stops when the server wants no more of it."""
+    pieces: Any = request.pieces
     try:
         if hasattr(pieces, "__aiter__"):
             async for piece in pieces:
@@ -229,7 +264,7 @@ async def _feed(waiter: Waiter, feed: Feed, call: Call, pieces: Any) -> None:
             for piece in pieces:
                 if not await _push(waiter, feed, piece):
                     return
-        await _put(waiter, feed.finish(waiter.queue))
+        await _put(waiter, feed.finish(waiter.queue, request.trailers))
     except BaseException as error:
         # The server is told that the body is not complete.
         feed.fail(waiter.queue, f"{type(error).__name__}: {error}")

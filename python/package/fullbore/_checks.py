@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import SupportsIndex, TypeAlias
 
 FieldTypes: TypeAlias = (
     Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
@@ -30,7 +30,7 @@ def limit(name: str, value: object) -> float | None:
 
 def whole(name: str, value: object, least: int, most: int | None = None) -> int:
     """An ``int``, or what stands for one, as the integers of numpy do."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise wrong_type(name, "an int", value)
     number = operator.index(value)
     if number < least or (most is not None and number > most):

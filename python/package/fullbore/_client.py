@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, cast, overload
@@ -13,6 +13,7 @@ from ._core import Core, many_items
 from ._download import Downloaded, Ticker, arguments
 from ._many import results
 from ._native import Call, Feed, Head
+from ._multipart import FileTypes
 from ._request import Content, Prepared, QueryTypes, prepare
 from ._response import Response
 from ._timeout import Timeout
@@ -37,12 +38,26 @@ class Client(Core):
         content: Content | None = None,
         data: QueryTypes | None = None,
         json: object = None,
+        files: Mapping[str, FileTypes] | Iterable[tuple[str, FileTypes]] | None = None,
+        trailers: _checks.FieldTypes | None = None,
         auth: tuple[str, str] | None = None,
         timeout: Timeout | float | None = None,
+        max_redirects: int | None = None,
     ) -> Response:
         """Sends a request, and reads the whole response."""
         request = prepare(
-            method, url, params=params, headers=headers, content=content, data=data, json=json, auth=auth, timeout=timeout
+            method,
+            url,
+            params=params,
+            headers=headers,
+            content=content,
+            data=data,
+            json=json,
+            files=files,
+            trailers=trailers,
+            auth=auth,
+            timeout=timeout,
+            max_redirects=max_redirects,
         )
         response = self._send(request, reads_body=True)
         response.read()
@@ -59,12 +74,26 @@ class Client(Core):
         content: Content | None = None,
         data: QueryTypes | None = None,
         json: object = None,
+        files: Mapping[str, FileTypes] | Iterable[tuple[str, FileTypes]] | None = None,
+        trailers: _checks.FieldTypes | None = None,
         auth: tuple[str, str] | None = None,
         timeout: Timeout | float | None = None,
+        max_redirects: int | None = None,
     ) -> Iterator[Response]:
         """Sends a request; the body of the response is read by whoever gets it."""
         request = prepare(
-            method, url, params=params, headers=headers, content=content, data=data, json=json, auth=auth, timeout=timeout
+            method,
+            url,
+            params=params,
+            headers=headers,
+            content=content,
+            data=data,
+            json=json,
+            files=files,
+            trailers=trailers,
+            auth=auth,
+            timeout=timeout,
+            max_redirects=max_redirects,
         )
         with self._send(request, reads_body=False) as response:
             yield response
@@ -201,9 +230,11 @@ class Client(Core):
         queue = _wait.queue()
         feed = None if request.pieces is None else Feed(_process.runtime())
         body = request.body if feed is None else feed
-        call = native.send(queue, request.method, request.url, request.headers, body, limits, reads_body)
+        call = native.send(
+            queue, request.method, request.url, request.headers, body, limits, reads_body, request.max_redirects
+        )
         if feed is not None:
-            _feed(feed, call, request.pieces)
+            _feed(feed, call, request)
         head = cast(Head, _wait.wait(call))
         timeout = request.timeout or self._timeout
         return Response(head, head.take_body(), timeout.read)
@@ -215,8 +246,9 @@ def _stops(errors: object) -> bool:
     return errors == "raise"
 
 
-def _feed(feed: Feed, call: Call, pieces: Any) -> None:
+def _feed(feed: Feed, call: Call, request: Prepared) -> None:
     """Feeds a body to a request. It stops when the server wants no more of it."""
+    pieces: Any = request.pieces
     try:
         if not hasattr(pieces, "__iter__"):
             raise TypeError("content is an async iterable, which only AsyncClient takes")
@@ -224,7 +256,7 @@ def _feed(feed: Feed, call: Call, pieces: Any) -> None:
             data = _request.piece(piece)
             if data and not _put(feed.push(_wait.queue(), data)):
                 return
-        _put(feed.finish(_wait.queue()))
+        _put(feed.finish(_wait.queue(), request.trailers))
     except BaseException as error:
         # The server is told that the body is not complete.
         _, full = feed.fail(_wait.queue(), f"{type(error).__name__}: {error}")

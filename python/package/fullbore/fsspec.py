@@ -93,7 +93,12 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
                 continue
             places.append(place)
         came = await session.client._get_many(
-            wanted, headers=given.headers, timeout=given.timeout, at_once=at_once, is_lenient=True
+            wanted,
+            headers=given.headers,
+            timeout=given.timeout,
+            max_redirects=given.max_redirects,
+            at_once=at_once,
+            is_lenient=True,
         )
         for place, one in zip(places, came, strict=True):
             found[place] = one.content if isinstance(one, AsyncResponse) else _exception(one, items[place][0])
@@ -112,6 +117,15 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
 
 
 async def _session(loop: Any = None, **settings: Any) -> _Session:
+    """A client of these settings, and of those of aiohttp that have another name or form here."""
+    auth, timeout = settings.pop("auth", None), settings.get("timeout")
+    if auth is not None:
+        settings["headers"] = {**(settings.get("headers") or {}), "Authorization": auth.encode()}
+    if isinstance(timeout, aiohttp.ClientTimeout):
+        connect = timeout.connect or timeout.sock_connect
+        settings["timeout"] = Timeout(connect=connect, read=timeout.sock_read, total=timeout.total)
+    if "trust_env" in settings:
+        settings["proxy"] = bool(settings.pop("trust_env"))
     return _Session(AsyncClient(**settings))
 
 
@@ -127,16 +141,19 @@ class _Options:
         total = getattr(timeout, "total", timeout)
         self.timeout = None if total is None else Timeout(total=total)
         self.params = options.pop("params", None) or {}
+        follows = options.pop("allow_redirects", True)
+        self.max_redirects = options.pop("max_redirects", None) if follows else 0
         self.body = {"content": options.pop("data", None), "json": options.pop("json", None)}
         for name, value in options.items():
             if name not in _WITHOUT_EFFECT and (name, value) not in _AS_IT_IS:
-                raise TypeError(f"{name}: fullbore.fsspec has no such option of a request; client_kwargs has the settings of a client")
+                text = "fullbore.fsspec has no such option of a request; client_kwargs has the settings of a client"
+                raise TypeError(f"{name}: {text}")
 
 
 #: Options of aiohttp that change nothing of what is returned.
 _WITHOUT_EFFECT = frozenset({"read_bufsize", "skip_auto_headers", "trace_request_ctx"})
 #: And those that say what is so without them.
-_AS_IT_IS = (("allow_redirects", True), ("ssl", True), ("ssl", None), ("proxy", None), ("raise_for_status", None))
+_AS_IT_IS = (("ssl", True), ("ssl", None), ("proxy", None), ("raise_for_status", None))
 
 
 def _text(url: Any) -> str:
@@ -207,7 +224,13 @@ class _Sent:
         url = _text(self._url)
         try:
             request = prepare(
-                self._method, url, params=given.params, headers=given.headers, timeout=given.timeout, **given.body
+                self._method,
+                url,
+                params=given.params,
+                headers=given.headers,
+                timeout=given.timeout,
+                max_redirects=given.max_redirects,
+                **given.body,
             )
             return _Answer(await self._session.client._send(request, reads_body=False), url)
         except _errors.Error as error:

@@ -26,7 +26,9 @@ class Store(_Base):
     ``zarr.config.set({"async.concurrency": 1000})``.
     """
 
-    def __init__(self, url: str, **settings: Any) -> None:
+    def __init__(self, url: str, *, read_only: bool = True, **settings: Any) -> None:
+        if not read_only:
+            raise ValueError("read_only is False; a store over HTTP is read-only")
         super().__init__(read_only=True)
         self.url = _checks.text("url", url).rstrip("/")
         self._settings = settings
