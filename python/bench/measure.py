@@ -24,6 +24,8 @@ import servers  # type: ignore[import-not-found]  # noqa: E402
 
 MANY = ["fullbore_many", "fullbore_tasks", "httpx_fullbore", "httpx_http2", "aiohttp_100", "obstore_default"]
 LARGE = ["fullbore_content", "fullbore_stream", "fullbore_async_stream", "fullbore_download", "httpx_http2_stream"]
+#: The program beside them, and where it saves the file.
+PROGRAM = {"fullbore get": os.devnull, "fullbore get, saved": os.path.join(tempfile.gettempdir(), "fullbore-saved")}
 ROUND_TRIPS = [0, 20, 100, 230]
 COUNTS = [1_000, 4_000, 10_000]
 FILE = 10_000
@@ -65,15 +67,17 @@ def run(script: str, *arguments: str) -> list[str] | None:
     return [figure.split()[0] for figure in ended.stdout.strip().split("\t")]
 
 
-def get(url: str, certificate: str) -> list[str]:
+def get(title: str, url: str, certificate: str, target: pathlib.Path) -> list[str]:
     """What `fullbore get` takes for a large file."""
     name = servers.program()
     assert name is not None
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([name, "get", url, "--output", "/dev/null", "--cacert", certificate], capture_output=True, check=True)
+    subprocess.run([name, "get", url, "--output", str(target), "--cacert", certificate], capture_output=True, check=True)
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return ["fullbore get", f"{wall:.2f}", f"{used:.2f}", "-"]
+    if target.is_file():
+        target.unlink()
+    return [title, f"{wall:.2f}", f"{used:.2f}", "-"]
 
 
 def many(out: pathlib.Path, served: servers.Http2, round_trips: list[int], counts: list[int]) -> None:
@@ -93,8 +97,11 @@ def large(out: pathlib.Path, served: servers.Http2) -> None:
         for size in SIZES:
             url = f"{served.url.rstrip('/')}/{size.replace(' ', '-')}"
             for number in range(RUNS):
-                for client in ["fullbore get", *LARGE]:
-                    told = get(url, str(served.certificate)) if client == "fullbore get" else run("large_file.py", client, url, str(served.certificate))
+                for client in [*PROGRAM, *LARGE]:
+                    if client in PROGRAM:
+                        told: list[str] | None = get(client, url, str(served.certificate), pathlib.Path(PROGRAM[client]))
+                    else:
+                        told = run("large_file.py", client, url, str(served.certificate))
                     if told:
                         print("\t".join([told[0], "0", size, str(number), *told[1:4]]), file=table, flush=True)
 

@@ -5,4 +5,4 @@ from __future__ import annotations
 import fullbore.requests
 import requests.sessions
 
-requests.sessions.HTTPAdapter = fullbore.requests.Adapter  # type: ignore[misc]
+requests.sessions.HTTPAdapter = fullbore.requests.Adapter  # type: ignore

@@ -16,10 +16,9 @@ use http_body::Body;
 use pyo3::PyResult;
 use pyo3::exceptions::PyValueError;
 use ring::digest::{self, Algorithm};
-use tokio::fs::File;
-use tokio::io::{AsyncSeekExt, AsyncWriteExt, BufWriter};
 
 use crate::failure::Failure;
+use crate::file_writer::FileWriter;
 use crate::limits::without_secrets;
 use crate::outcome::Outcome;
 use crate::part_file::{self, Place};
@@ -27,8 +26,8 @@ use crate::progress::Counter;
 use crate::request::Template;
 use crate::retry;
 
-/// What is gathered before it is written.
-const WRITE: usize = 1 << 20;
+/// What is read of a file at a time for its digest.
+const READ: usize = 1 << 20;
 
 pub(crate) struct Download {
     pub(crate) client: Client,
@@ -77,7 +76,7 @@ impl Checksum {
 
 /// What is on the disk.
 struct Part {
-    file: BufWriter<File>,
+    file: FileWriter,
     place: Place,
     /// The bytes that are in it.
     size: u64,
@@ -284,10 +283,11 @@ impl Download {
                 Some(Err(error)) => return Ok(Some(Failure::from(error).of(&without_secrets(&self.url)))),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
-            let written = part.file.write_all(&data).await;
+            let length = data.len() as u64;
+            let written = part.file.write(data).await;
             written.map_err(|error| broken_disk(&part.place.path, &error))?;
-            part.size += data.len() as u64;
-            self.progress.add(data.len() as u64);
+            part.size += length;
+            self.progress.add(length);
         }
     }
 
@@ -299,21 +299,21 @@ impl Download {
             version.as_ref().map(|version| self.part_path(version)),
             self.path.clone(),
         );
-        let opened = tokio::task::spawn_blocking(move || part_file::open(path, &target)).await;
-        let (file, place) = opened
+        let longest = total.filter(|_| version.is_some()).unwrap_or(0);
+        let opened = tokio::task::spawn_blocking(move || {
+            let (mut file, place) = part_file::open(path, &target)?;
+            let found = file.metadata()?.len();
+            let size = if found <= longest { found } else { 0 };
+            file.set_len(size)?;
+            file.seek(SeekFrom::Start(size))?;
+            Ok((file, place, size))
+        });
+        let (file, place, size) = opened
+            .await
             .map_err(|_| Failure::canceled())?
             .map_err(|error| broken_disk(&self.path, &error))?;
-        let failed = |error: std::io::Error| broken_disk(&place.path, &error);
-        let mut file = File::from_std(file);
-        let found = file.metadata().await.map_err(failed)?.len();
-        let size = match (&version, total) {
-            (Some(_), Some(total)) if found <= total => found,
-            _ => 0,
-        };
-        file.set_len(size).await.map_err(failed)?;
-        file.seek(std::io::SeekFrom::Start(size)).await.map_err(failed)?;
         Ok(Part {
-            file: BufWriter::with_capacity(WRITE, file),
+            file: FileWriter::new(file),
             place,
             size,
             version,
@@ -335,7 +335,7 @@ impl Download {
     /// Checks the complete file, and gives it its name.
     async fn publish(&self, part: Part) -> Result<(), Failure> {
         let Part { file, mut place, .. } = part;
-        let file = file.into_inner().into_std().await;
+        let file = file.into_file();
         let (path, target) = (place.path.clone(), self.path.clone());
         let checksum = self
             .checksum
@@ -364,9 +364,7 @@ impl Download {
 impl Part {
     /// Begins anew with the version of a response.
     async fn begin(&mut self, response: &Response) -> std::io::Result<()> {
-        self.file.flush().await?;
-        self.file.get_mut().set_len(0).await?;
-        self.file.seek(std::io::SeekFrom::Start(0)).await?;
+        self.file.restart().await?;
         self.size = 0;
         self.total = response.content_length();
         let version = Version::of(response.headers(), self.total);
@@ -379,7 +377,7 @@ impl Part {
 fn digest_of(algorithm: &'static Algorithm, mut file: &std::fs::File) -> std::io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(0))?;
     let mut context = digest::Context::new(algorithm);
-    let mut buffer = vec![0; WRITE];
+    let mut buffer = vec![0; READ];
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(context.finish().as_ref().to_vec()),

@@ -6,7 +6,7 @@
 //! | settings, requests and their bodies, limits on time | `settings`, `request`, `outgoing`, `limits` |
 //! | responses | `head`, `fields`, `reader` |
 //! | many requests in one call; `Retry-After` | `many`; `retry` |
-//! | downloads, their files, and how far they are | `download`, `part_file`, `progress` |
+//! | downloads, their files, and how far they are | `download`, `part_file`, `file_writer`, `progress` |
 //! | what a call brings; errors; what connections waited for | `outcome`; `failure`; `report` |
 //! | values that must not be touched after a fork | `owned` |
 //!
@@ -18,6 +18,7 @@ mod client;
 mod download;
 mod failure;
 mod fields;
+mod file_writer;
 mod head;
 mod limits;
 mod many;

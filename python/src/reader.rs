@@ -25,6 +25,9 @@ use crate::outcome::Outcome;
 use crate::owned::Owned;
 use crate::queue::{Call, Queue};
 
+/// A longer body is read in pieces.
+const MOST_GATHERED: usize = 4 << 20;
+
 #[pyclass(frozen, module = "fullbore._native")]
 pub(crate) struct Reader {
     inner: Owned<Inner>,
@@ -72,10 +75,11 @@ impl Reader {
         }
     }
 
-    /// Waits for the end of the body, which is then here or has failed.
+    /// Waits for the end of the body, which is then here or has failed. Of a longer one than `MOST_GATHERED` it waits for so much:
+    /// the rest is read in pieces, so that it is not in memory twice.
     pub(crate) async fn gather_all(&self, limit: Option<Duration>) {
         if let Ok(inner) = self.inner.get() {
-            inner.shared.gather(usize::MAX, limit).await;
+            inner.shared.gather(MOST_GATHERED, limit).await;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json as json_
 from collections.abc import AsyncIterator, Iterator
 from email.message import Message
@@ -17,6 +18,8 @@ from ._waiters import current
 _MOST = 1 << 20
 #: And at least.
 _LEAST = 64 << 10
+#: What `read` waits for at a time.
+_PIECE = 512 << 10
 
 _VERSIONS = {9: "HTTP/0.9", 10: "HTTP/1.0", 11: "HTTP/1.1", 20: "HTTP/2", 30: "HTTP/3"}
 
@@ -105,6 +108,13 @@ class _Response:
             raise _errors.Closed("the response was closed")
         return self._body
 
+    def _whole(self) -> bytes | None:
+        """The rest of the body, if it is here."""
+        data = self._reader().poll(None, None)
+        if data is None or isinstance(data, bytes):
+            return data
+        raise _errors.of_native(data)
+
     def _close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
@@ -136,7 +146,14 @@ class Response(_Response):
     def read(self) -> bytes:
         """Reads the whole body, and returns it."""
         if self._content is None:
-            self._content = self._next(None, None)
+            whole = self._whole()
+            if whole is None:
+                # Only one copy of a large body is in memory: `getvalue` makes none.
+                pieces = io.BytesIO()
+                while piece := self._next(_PIECE, _MOST):
+                    pieces.write(piece)
+                whole = pieces.getvalue()
+            self._content = whole
         return self._content
 
     def iter_bytes(self, min_size: int = _LEAST) -> Iterator[bytes]:
@@ -194,7 +211,14 @@ class AsyncResponse(_Response):
     async def read(self) -> bytes:
         """Reads the whole body, and returns it."""
         if self._content is None:
-            self._content = await self._next(None, None)
+            whole = self._whole()
+            if whole is None:
+                # Only one copy of a large body is in memory: `getvalue` makes none.
+                pieces = io.BytesIO()
+                while piece := await self._next(_PIECE, _MOST):
+                    pieces.write(piece)
+                whole = pieces.getvalue()
+            self._content = whole
         return self._content
 
     async def iter_bytes(self, min_size: int = _LEAST) -> AsyncIterator[bytes]:
