@@ -5,6 +5,8 @@
 //! | `upload_body` | a file or standard input as a request body |
 //! | `resumable` | an upload that is continued after a break |
 //! | `resource`, `structured` | upload resources; the fields that describe them |
+//! | `named` | one upload resource, and the requests to it |
+//! | `offer` | which servers say that uploads can be resumed |
 //! | `upload_state` | what a later run needs to continue an upload |
 //! | `many` | the uploads of many files |
 //! | `tree` | the files of folders |
@@ -12,6 +14,7 @@
 //! | `content` | reading small files |
 //! | `hop`, `time_limit` | one request of an upload; how long an attempt may take |
 //! | `gate` | how many uploads are under way |
+//! | `upload_run` | what all uploads of a run share |
 //! | `counted` | what the progress of many files shows of a body |
 //! | `tally` | the results of many files |
 
@@ -21,6 +24,8 @@ mod existing;
 mod gate;
 mod hop;
 mod many;
+mod named;
+mod offer;
 mod resource;
 mod resumable;
 mod structured;
@@ -28,6 +33,7 @@ mod tally;
 mod time_limit;
 mod tree;
 mod upload_body;
+mod upload_run;
 mod upload_state;
 
 use std::ffi::OsStr;
@@ -65,9 +71,11 @@ use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
 use hop::Hop;
-use resumable::{End, LOST, Resumption, Run, Stopped};
+use offer::Offers;
+use resumable::{End, LOST, Resumption, Stopped};
 use time_limit::TimeLimit;
 use upload_body::{FileBody, Sent, UploadSource};
+use upload_run::Run;
 
 /// How long the peer may read nothing of the request body after its response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -289,10 +297,12 @@ impl Upload {
         let mut followed = 0;
         let rate = args.connection.network.limit_rate.map(RateLimit::new);
         let progress = Arc::clone(&self.progress);
+        let offers = Offers::default();
         let run = Run {
             client,
             request_fields: &fields,
             redirects,
+            offers: &offers,
             rate: rate.as_ref(),
             retries: args.retry,
             max_time: args.connection.max_time,

@@ -41,12 +41,14 @@ use super::counted::Counted;
 use super::existing::Existing;
 use super::gate::{Gate, PATIENCE, Window};
 use super::hop::MODIFIED;
+use super::offer::Offers;
 use super::resource;
-use super::resumable::{self, End, Resumption, Stopped};
+use super::resumable::{End, Resumption, Stopped};
 use super::tally::Tally;
 use super::time_limit::TimeLimit;
 use super::tree::{self, Batch, LeftOut, stored_name};
 use super::upload_body::{self, FileBody, UploadSource};
+use super::upload_run;
 
 /// The connections to the server, without `--connections`.
 const MOST_CONNECTIONS: u32 = 8;
@@ -137,6 +139,7 @@ pub(super) async fn run(
         fields: request_fields.of(&address),
         request_fields,
         redirects: Redirects::from_args(&args.connection),
+        offers: Offers::default(),
         retries: args.retry,
         pauses: Pauses::default(),
         max_time: args.connection.max_time,
@@ -324,6 +327,7 @@ struct Uploader {
     fields: HeaderMap,
     request_fields: RequestFields,
     redirects: Redirects,
+    offers: Offers,
     retries: u32,
     pauses: Pauses,
     max_time: Option<Duration>,
@@ -462,11 +466,12 @@ impl Uploader {
         )
     }
 
-    fn as_run(&self) -> resumable::Run<'_> {
-        resumable::Run {
+    fn as_run(&self) -> upload_run::Run<'_> {
+        upload_run::Run {
             client: &self.client,
             request_fields: &self.request_fields,
             redirects: self.redirects,
+            offers: &self.offers,
             rate: self.rate.as_ref(),
             retries: self.retries,
             max_time: self.max_time,

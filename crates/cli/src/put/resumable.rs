@@ -3,7 +3,9 @@
 //!
 //! | after | the next step |
 //! |---|---|
-//! | a break of the first request, without a resource | the caller repeats the request, or fails |
+//! | a server over HTTP/1.1 that says that it takes such uploads | an empty request creates the resource; PATCH the whole, in parts |
+//! | no 104 for a while over HTTP/2 | the same, if the server says so; otherwise the request goes on |
+//! | a break of the first request, without a resource | the same, if the server says so; otherwise the caller repeats the request, or fails |
 //! | a break with a resource | HEAD the resource |
 //! | HEAD with an offset | PATCH the rest, in parts if the server limits them |
 //! | a break of HEAD or PATCH | HEAD again, after a pause |
@@ -18,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fullbore::{Client, Incoming};
+use fullbore::Incoming;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
@@ -28,18 +30,17 @@ use url::Url;
 use crate::exit::{Exit, Failure};
 use crate::figures::grouped;
 use crate::run::{self, Leftovers};
-use crate::transfer::client::{Address, check_status, shown_url};
-use crate::transfer::progress::Progress;
-use crate::transfer::rate_limit::{Paced, RateLimit};
+use crate::transfer::client::{Address, check_status};
+use crate::transfer::rate_limit::Paced;
 use crate::transfer::receive::file_job;
-use crate::transfer::redirects::Redirects;
-use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Retries};
 
 use super::counted::Counted;
+use super::named::Resource;
 use super::resource::{self, Limits, Listener};
 use super::time_limit::TimeLimit;
 use super::upload_body::FileBody;
+use super::upload_run::Run;
 use super::upload_state::{Record, UploadState};
 
 /// What the server must have received since the last resumption, so that the next one is free. A server that breaks off after
@@ -53,22 +54,6 @@ const KEPT: &str = "; the server keeps what it has received, and the same comman
 /// What is said of [`End::Lost`].
 pub(super) const LOST: &str =
     "the server has the whole file; its response was lost when the connection broke off";
-
-/// What all uploads of a run share.
-#[derive(Clone, Copy)]
-pub(super) struct Run<'a> {
-    pub(super) client: &'a Client,
-    pub(super) request_fields: &'a RequestFields,
-    pub(super) redirects: Redirects,
-    pub(super) rate: Option<&'a Arc<RateLimit>>,
-    pub(super) retries: u32,
-    pub(super) max_time: Option<Duration>,
-    pub(super) progress: &'a Arc<Progress>,
-    /// The progress is that of one upload.
-    pub(super) is_single: bool,
-    /// Whether notes are printed.
-    pub(super) tells: bool,
-}
 
 /// How an upload with a resource ended.
 pub(super) enum End {
@@ -88,17 +73,6 @@ pub(super) enum Stopped {
     Failed(Failed),
 }
 
-/// An upload resource.
-#[derive(Clone)]
-struct Resource {
-    url: Url,
-    shown: String,
-    fields: HeaderMap,
-    limits: Limits,
-    /// Of an earlier run.
-    is_found: bool,
-}
-
 /// One upload.
 pub(super) struct Resumption {
     /// The URL of the request, for messages.
@@ -109,6 +83,14 @@ pub(super) struct Resumption {
     /// How many bytes an earlier run has sent.
     resumed: Mutex<u64>,
     is_complete: AtomicBool,
+}
+
+/// The request that creates an upload, without its body.
+#[derive(Clone, Copy)]
+struct First<'a> {
+    url: &'a Url,
+    method: &'a Method,
+    fields: &'a HeaderMap,
 }
 
 /// The end of one HEAD and of what follows it.
@@ -170,6 +152,7 @@ impl Resumption {
         }
         *locked(&new.resource) = Some(Resource {
             is_found: true,
+            in_parts: record.in_parts,
             ..resource
         });
         new
@@ -208,30 +191,55 @@ impl Resumption {
         // What an earlier attempt was given belongs to another request.
         *locked(&self.resource) = None;
         *locked(&self.resumed) = 0;
-        let listener = Listener::of(&mut request);
         let (method, fields) = (request.method().clone(), request.headers().clone());
+        let first = First {
+            url,
+            method: &method,
+            fields: &fields,
+        };
+        let offer = run.offers.at_first(run.client, url, &fields).await;
+        if let Some(limits) = offer.map_err(Stopped::Library)? {
+            match self.create_empty(run, first, limits, body).await {
+                Ok(begun) => return Err(Stopped::Failed(begun)),
+                Err(Some(answer)) => return Ok(answer),
+                Err(None) => {}
+            }
+        }
+        let listener = Listener::of(&mut request);
         let mut answered = Box::pin(run.client.request_repeatable(request));
+        let mut unnamed = Box::pin(run.offers.without_104(run.client, url, &fields));
+        let mut is_in_doubt = true;
         let (resource, refused) = loop {
             let answered = tokio::select! {
                 biased;
                 () = listener.news() => None,
                 answered = &mut answered => Some(answered),
+                offer = &mut unnamed, if is_in_doubt && !self.has_resource() => {
+                    is_in_doubt = false;
+                    if let Some(limits) = offer.filter(|_| listener.named().is_none()) {
+                        if let Ok(begun) = self.create_empty(run, first, limits, body).await {
+                            return Err(Stopped::Failed(begun));
+                        }
+                    }
+                    continue;
+                }
             };
             let taken = self.take_named(run, url, &fields, &listener, body).await;
             match (answered, taken) {
                 (None, Ok(())) => {}
                 (None, Err(refused)) => break refused,
-                (Some(answered), _) => {
-                    let response = answered.map_err(Stopped::Library)?;
+                (Some(Err(error)), _) => {
+                    let begun = self.begin_again(run, first, body, &error).await;
+                    return Err(begun.map_or(Stopped::Library(error), Stopped::Failed));
+                }
+                (Some(Ok(response)), _) => {
                     self.judge(&response).await;
                     break match self.limits_without_resource(&response) {
                         None => return Ok(response),
-                        Some(limits) => {
-                            match self.create_part(run, url, &method, &fields, limits, body).await {
-                                Some(resource) => (resource, self.too_long(limits)),
-                                None => return Ok(response),
-                            }
-                        }
+                        Some(limits) => match self.create_part(run, first, limits, body, false).await {
+                            Ok(resource) => (resource, self.too_long(limits)),
+                            Err(_) => return Ok(response),
+                        },
                     };
                 }
             }
@@ -308,37 +316,99 @@ impl Resumption {
         (is_refused && takes_parts && takes_whole).then_some(limits)
     }
 
+    /// Creates the resource with an empty request. Returns why the first request is over: nothing of the file was sent.
+    ///
+    /// # Errors
+    /// The response that the whole file would get too; `None` if the server takes it in one request only.
+    async fn create_empty(
+        &self,
+        run: Run<'_>,
+        first: First<'_>,
+        limits: Limits,
+        body: &FileBody,
+    ) -> Result<Failed, Option<Response<Incoming>>> {
+        if limits.max_size.is_some_and(|most| most < self.length) {
+            // The server answers the whole file with a message of its own.
+            return Err(None);
+        }
+        match self.create_part(run, first, limits, body, true).await {
+            Ok(_) => {
+                let text = format!("{}: the upload was created, and nothing was sent", self.shown);
+                Ok(Failed::permanent(Failure::new(Exit::Closed, text)))
+            }
+            Err(answer) => Err(answer.filter(|answer| is_of_whole(answer.status()))),
+        }
+    }
+
+    /// After a break of the first request before the server had named a resource, creates one with an empty request. `None` if
+    /// the server does not take such uploads, or if it may have processed a request that must not be repeated.
+    async fn begin_again(
+        &self,
+        run: Run<'_>,
+        first: First<'_>,
+        body: &FileBody,
+        error: &fullbore::Error,
+    ) -> Option<Failed> {
+        let failed = Failed::of(&self.shown, error);
+        let is_break = failed.transient && !failed.unprocessed && !self.has_resource();
+        if !is_break || !first.method.is_idempotent() || body.fault().is_some() {
+            return None;
+        }
+        tokio::time::sleep(Retries::new(1).next(&failed)?).await;
+        let limits = run
+            .offers
+            .after_break(run.client, first.url, first.fields)
+            .await?;
+        let begun = self.create_empty(run, first, limits, body).await;
+        if run.tells && begun.is_ok() {
+            let text = format!(
+                "{}: the upload broke off before the server had named it; sending it again from the start",
+                self.shown
+            );
+            run.progress.aside(|| run::complain(&text));
+        }
+        begun.ok()
+    }
+
     /// Creates the resource with a part of the file, which is empty unless the server wants more (section "Careful Upload
-    /// Creation"). `None` if the server refuses that too.
+    /// Creation").
+    ///
+    /// # Errors
+    /// The response, if there is one, names no resource.
     async fn create_part(
         &self,
         run: Run<'_>,
-        url: &Url,
-        method: &Method,
-        fields: &HeaderMap,
+        first: First<'_>,
         limits: Limits,
         body: &FileBody,
-    ) -> Option<Resource> {
+        in_parts: bool,
+    ) -> Result<Resource, Option<Response<Incoming>>> {
         let least = limits.min_append.unwrap_or(0);
-        if least > limits.max_append? {
-            return None;
+        if limits.max_append.is_some_and(|most| most < least) || least > self.length {
+            return Err(None);
         }
         let part = body.part(0..least);
-        let request = Request::builder().method(method).uri(url.as_str());
-        let mut request = request.body(Paced::new(part, run.rate.cloned())).ok()?;
-        *request.headers_mut() = fields.clone();
+        let request = Request::builder().method(first.method).uri(first.url.as_str());
+        let request = request.body(Paced::new(part, run.rate.cloned()));
+        let mut request = request.map_err(|_| None)?;
+        *request.headers_mut() = first.fields.clone();
         resource::ask_for_part(request.headers_mut(), least);
-        let response = run.client.request(request).await.ok()?;
+        let response = run.client.request(request).await.map_err(|_| None)?;
         let location = response
             .headers()
             .get(LOCATION)
-            .filter(|_| response.status().is_success())?;
-        let named = run.redirects.named(url, location)?;
+            .filter(|_| response.status().is_success());
+        let named = location.and_then(|location| run.redirects.named(first.url, location));
+        let Some(named) = named else {
+            return Err(Some(response));
+        };
         let limits = Limits::of(response.headers()).unwrap_or(limits);
-        let resource = Resource::new(run, url, fields, &named, limits);
+        let mut resource = Resource::new(run, first.url, first.fields, &named, limits);
+        resource.received = resource::offset(response.headers());
+        resource.in_parts = in_parts;
         *locked(&self.resource) = Some(resource.clone());
         self.keep(&resource, body).await;
-        Some(resource)
+        Ok(resource)
     }
 
     /// A file that is larger than the server accepts is not sent.
@@ -384,7 +454,12 @@ impl Resumption {
     /// Whether the upload can continue after this failure of the first request.
     pub(super) fn may_continue(&self, failed: &Failed) -> bool {
         let is_refused_length = failed.status == Some(413);
-        self.has_resource() && (failed.transient || is_refused_length)
+        let resource = locked(&self.resource);
+        resource.as_ref().is_some_and(|resource| {
+            // It was created without the file.
+            let is_new = resource.in_parts;
+            failed.transient || is_refused_length || is_new
+        })
     }
 
     /// Continues until the server has the file. `cause` is the break before.
@@ -468,6 +543,11 @@ impl Resumption {
         left: &mut u32,
         pauses: &mut Retries,
     ) -> Round {
+        if let Some(offset) = resource.received.take() {
+            *last = Some(offset);
+            *locked(&self.resource) = Some(resource.clone());
+            return self.append(run, resource, body, offset).await;
+        }
         let head = match self.ask_offset(run, &mut resource).await {
             Ok(response) => response,
             Err(round) => return round,
@@ -579,7 +659,7 @@ impl Resumption {
         let mut followed = 0;
         let mut is_divided = false;
         loop {
-            let Some((length, completes)) = resource.limits.part(self.length - offset) else {
+            let Some((length, completes)) = resource.part(self.length - offset) else {
                 self.cancel(run, &resource).await;
                 let text = format!(
                     "{}: the server's limits allow no part of the upload (max-append-size is 0, or below min-append-size); this \
@@ -691,6 +771,7 @@ impl Resumption {
             body.version().clone(),
             resource.limits.max_age,
         );
+        let record = record.in_parts(resource.in_parts);
         self.with_state(move |state| state.save(&record)).await;
     }
 
@@ -722,56 +803,11 @@ impl Resumption {
     }
 }
 
-impl Resource {
-    /// The resource that a response from `from`, asked with `fields`, has named. Credentials go to its origin as after a
-    /// redirect.
-    fn new(run: Run<'_>, from: &Url, fields: &HeaderMap, named: &Address, limits: Limits) -> Self {
-        let mut fields = resource::fields_of_resource(fields);
-        let own = fields.clone();
-        run.request_fields.after_redirect(&mut fields, from, named);
-        resource::keep_version(&mut fields, &own);
-        Self {
-            url: named.url.clone(),
-            shown: shown_url(named.url.as_str()),
-            fields,
-            limits,
-            is_found: false,
-        }
-    }
-
-    fn request<B>(&self, method: Method, more: HeaderMap, body: B) -> Result<Request<B>, Failure> {
-        let built = Request::builder()
-            .method(method)
-            .uri(self.url.as_str())
-            .body(body);
-        let mut request =
-            built.map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.shown)))?;
-        *request.headers_mut() = self.fields.clone();
-        request.headers_mut().extend(more);
-        Ok(request)
-    }
-
-    /// Follows a redirect that keeps the method. Returns whether there was one.
-    fn turn(
-        &mut self,
-        run: Run<'_>,
-        response: &Response<Incoming>,
-        followed: &mut u32,
-    ) -> Result<bool, Failure> {
-        let is_redirect = matches!(response.status().as_u16(), 307 | 308);
-        if !is_redirect || !response.headers().contains_key(LOCATION) {
-            return Ok(false);
-        }
-        let found = (response.status(), response.headers());
-        let next = run.redirects.next(&self.url, &self.shown, found, *followed)?;
-        let Some(next) = next else { return Ok(false) };
-        *followed += 1;
-        let own = self.fields.clone();
-        run.request_fields
-            .after_redirect(&mut self.fields, &self.url, &next);
-        resource::keep_version(&mut self.fields, &own);
-        self.shown = shown_url(next.url.as_str());
-        self.url = next.url;
-        Ok(true)
-    }
+/// Whether a status is about the upload as such, and not about how it began.
+fn is_of_whole(status: StatusCode) -> bool {
+    status.is_redirection()
+        || matches!(
+            status.as_u16(),
+            401 | 403 | 404 | 407 | 409 | 410 | 412 | 413 | 415 | 429 | 507
+        )
 }

@@ -76,6 +76,9 @@ pub(super) struct Record {
     created: u64,
     /// The server may remove the resource then; seconds since 1970.
     expires: Option<u64>,
+    /// The rest is sent in parts.
+    #[serde(default)]
+    pub(super) in_parts: bool,
 }
 
 impl Record {
@@ -87,7 +90,12 @@ impl Record {
             file,
             created,
             expires: lifetime.map(|lifetime| created.saturating_add(lifetime.as_secs())),
+            in_parts: false,
         }
+    }
+
+    pub(super) fn in_parts(self, in_parts: bool) -> Self {
+        Self { in_parts, ..self }
     }
 
     fn is_expired(&self, now: u64) -> bool {

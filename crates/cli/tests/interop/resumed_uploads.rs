@@ -1,7 +1,10 @@
-//! Uploads to tusd, the reference server of resumable uploads, which break off and are resumed. It speaks the drafts -01 to
-//! -05 of the protocol, over HTTP/1.1, and has no folder: each upload is a POST.
+//! Uploads that break off and are resumed, where other programs take part.
+//!
+//! tusd is the reference server of resumable uploads. It speaks the drafts -01 to -05 of the protocol, over HTTP/1.1, and has no
+//! folder: each upload is a POST. nginx stands before `fullbore serve`, and passes no 104 response on.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,9 +12,10 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 
 use crate::files::{Scratch, write_noise};
-use crate::fullbore::{Transport, client};
+use crate::fullbore::{Server, Transport, Uploads, Version, client};
 use crate::peers::{Peer, trial};
 use crate::process::{DEADLINE, Daemon, Outcome, ensure, run_any, spawn_on_free_port};
+use crate::servers::Foreign;
 
 /// What is uploaded: a few seconds at the rate of the first run.
 const BYTES: u64 = 24 << 20;
@@ -24,6 +28,16 @@ pub(crate) fn trials() -> Vec<Trial> {
             &[Peer::Tusd],
             "put resumes after tusd was stopped and started again",
             restarted,
+        ),
+        trial(
+            &[Peer::Nginx],
+            "put over HTTP/1.1 through nginx that is killed resumes",
+            || through_nginx(Version::Http1),
+        ),
+        trial(
+            &[Peer::Nginx],
+            "put over HTTP/2 through nginx that is killed resumes",
+            || through_nginx(Version::Http2),
         ),
     ]
 }
@@ -134,4 +148,69 @@ fn restarted() -> Outcome {
     let (mut daemon, port) = tusd(&scratch, Some(port))?;
     resumes(&scratch, port)?;
     daemon.check_alive()
+}
+
+/// The same command resumes what arrived through nginx.
+fn through_nginx(version: Version) -> Outcome {
+    let scratch = Scratch::new()?;
+    let uploads = scratch.folder("uploads")?;
+    let mut server = Server::start(Transport::Cleartext, scratch.path(), Uploads::Into(&uploads))?;
+    let location = format!(
+        "location /up/ {{ proxy_pass {}/; proxy_http_version 1.1; proxy_request_buffering off; }}",
+        server.url
+    );
+    let nginx = Foreign::start_nginx_of(version, &location, scratch.path())?;
+    let put = || {
+        let mut command = client("put", Transport::Cleartext)?;
+        command
+            .current_dir(scratch.path())
+            .env("XDG_STATE_HOME", scratch.path().join("state"))
+            .args(["-v", "file"])
+            .arg(format!("{}/up/file", nginx.origin));
+        Outcome::Ok(command)
+    };
+    write_noise(9, BYTES, fs::File::create(scratch.path().join("file"))?)?;
+    let mut first = put()?;
+    let mut first = first.args(["--limit-rate", "4M"]).stderr(Stdio::null()).spawn()?;
+    let records = scratch.path().join("state/fullbore/uploads");
+    let begun = Instant::now();
+    while part(&uploads)? < 1 << 20 || !records.exists() {
+        ensure(begun.elapsed() < DEADLINE, || {
+            "the server stores nothing".to_owned()
+        })?;
+        sleep(Duration::from_millis(20));
+    }
+    first.kill()?;
+    first.wait()?;
+    let (status, _, said) = run_any(&mut put()?, std::io::sink(), DEADLINE)?;
+    ensure(status.success(), || format!("{status}: {said}"))?;
+    ensure(said.contains("resuming at "), || format!("not resumed: {said}"))?;
+    let (sent, stored) = (
+        fs::read(scratch.path().join("file"))?,
+        fs::read(uploads.join("file"))?,
+    );
+    ensure(sent == stored, || "the server has another file".to_owned())?;
+    server.check_alive()
+}
+
+/// The bytes of the newest unfinished upload. One that was begun before its resource was named may be there too.
+fn part(uploads: &Path) -> Outcome<u64> {
+    let Ok(entries) = fs::read_dir(uploads.join(".fullbore-uploads")) else {
+        return Ok(0);
+    };
+    let mut newest = None;
+    for entry in entries {
+        let entry = entry?;
+        if entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "part")
+        {
+            // The server may remove it meanwhile.
+            if let Ok(found) = entry.metadata() {
+                newest = newest.max(Some((found.created().or(found.modified())?, found.len())));
+            }
+        }
+    }
+    Ok(newest.map_or(0, |(_, length)| length))
 }

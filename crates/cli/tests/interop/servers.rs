@@ -113,9 +113,14 @@ impl Foreign {
 
     /// Starts nginx over `root` with HTTP/2 in cleartext and these directives.
     pub(crate) fn start_nginx(directives: &str, root: &Path) -> Outcome<Foreign> {
+        Self::start_nginx_of(Version::Http2, directives, root)
+    }
+
+    /// Starts nginx over `root` with this version in cleartext and these directives.
+    pub(crate) fn start_nginx_of(version: Version, directives: &str, root: &Path) -> Outcome<Foreign> {
         let scratch = Scratch::new()?;
         let place = Place {
-            version: Version::Http2,
+            version,
             transport: Transport::Cleartext,
             root,
             certs: certs()?,

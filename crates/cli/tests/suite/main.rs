@@ -45,6 +45,7 @@ mod uploads;
 mod uploads_again;
 #[cfg(unix)]
 mod uploads_later;
+mod uploads_offered;
 mod uploads_resumed;
 mod wrong_input;
 mod wrong_network;

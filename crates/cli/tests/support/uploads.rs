@@ -55,7 +55,25 @@ pub(crate) fn say(status: u16) -> Act {
 pub(crate) const ALL: Act = Act::Take(usize::MAX);
 
 /// What the server does with each request, by its number, over all connections.
-type Script = dyn Fn(usize, &Asked) -> Vec<Act> + Send + Sync;
+struct Script {
+    acts: Box<Acts>,
+    /// It is also asked about OPTIONS, by which `put` finds out whether uploads can be resumed. Otherwise these requests are
+    /// answered with 204 and not counted.
+    has_options: bool,
+}
+
+type Acts = dyn Fn(usize, &Asked) -> Vec<Act> + Send + Sync;
+
+impl Script {
+    /// What the server does with a request, which is logged; and its number.
+    fn next(&self, asked: &Asked, log: &Log) -> (usize, Vec<Act>) {
+        if asked.method == "OPTIONS" && !self.has_options {
+            return (0, vec![say(204)]);
+        }
+        let number = add(log, asked);
+        (number, (self.acts)(number, asked))
+    }
+}
 
 /// What the server has been asked.
 type Log = Arc<Mutex<Vec<Asked>>>;
@@ -70,23 +88,44 @@ impl Server {
     pub(crate) fn start(
         script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
     ) -> TestResult<Self> {
-        Self::listen(script, http2)
+        Self::listen(false, script, http2)
     }
 
     /// Over HTTP/1.1.
     pub(crate) fn of_http1(
         script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
     ) -> TestResult<Self> {
-        Self::listen(script, http1)
+        Self::listen(false, script, http1)
+    }
+
+    /// Over HTTP/2, with a script of OPTIONS too.
+    pub(crate) fn with_options(
+        script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
+    ) -> TestResult<Self> {
+        Self::listen(true, script, http2)
+    }
+
+    /// Over HTTP/1.1, with a script of OPTIONS too.
+    pub(crate) fn of_http1_with_options(
+        script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
+    ) -> TestResult<Self> {
+        Self::listen(true, script, http1)
     }
 
     fn listen(
+        has_options: bool,
         script: impl Fn(usize, &Asked) -> Vec<Act> + Send + Sync + 'static,
         talk: fn(&mut TcpStream, &Script, &Log) -> io::Result<()>,
     ) -> TestResult<Self> {
-        let (log, script): (Log, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let (log, script): (Log, Arc<Script>) = (
+            Arc::default(),
+            Arc::new(Script {
+                acts: Box::new(script),
+                has_options,
+            }),
+        );
         let kept = Arc::clone(&log);
-        let address = peer::listen(move |stream| talk(stream, &*script, &kept))?;
+        let address = peer::listen(move |stream| talk(stream, &script, &kept))?;
         Ok(Self { address, log })
     }
 
@@ -122,7 +161,7 @@ fn add(log: &Log, asked: &Asked) -> usize {
 
 fn set_body(log: &Log, number: usize, body: &[u8]) {
     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(asked) = log.get_mut(number - 1) {
+    if let Some(asked) = number.checked_sub(1).and_then(|index| log.get_mut(index)) {
         asked.body = body.to_vec();
     }
 }
@@ -142,8 +181,8 @@ fn http2(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
         }
         let mut asked = read(frame.stream, &mut decoder, &frame.payload)?;
         let mut has_ended = frame.ends_stream();
-        let number = add(log, &asked);
-        for act in script(number, &asked) {
+        let (number, acts) = script.next(&asked, log);
+        for act in acts {
             match act {
                 Act::Say(status, fields) => {
                     let status_text = status.to_string();
@@ -210,6 +249,12 @@ fn http1(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
         let Some((first, fields)) = text.split_once("\r\n") else {
             return Ok(());
         };
+        if first.starts_with("PRI ") {
+            // Only HTTP/1.1 is spoken here.
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")?;
+            return stream.shutdown(Shutdown::Both);
+        }
         let mut words = first.split(' ').map(str::to_owned);
         let fields = fields.lines().filter_map(|line| line.split_once(": "));
         let mut asked = Asked {
@@ -221,8 +266,8 @@ fn http1(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
             ..Asked::default()
         };
         let length = asked.field("content-length").and_then(|text| text.parse().ok());
-        let number = add(log, &asked);
-        for act in script(number, &asked) {
+        let (number, acts) = script.next(&asked, log);
+        for act in acts {
             match act {
                 Act::Say(status, fields) => {
                     let mut head = format!("HTTP/1.1 {status} Status\r\n");
@@ -247,6 +292,21 @@ fn http1(stream: &mut TcpStream, script: &Script, log: &Log) -> io::Result<()> {
             }
         }
     }
+}
+
+/// The response to OPTIONS of a server with resumable uploads.
+pub(crate) fn offer(limits: &str) -> Act {
+    Act::Say(204, vec![("upload-limit", limits.to_owned())])
+}
+
+/// The response to an empty request that creates an upload.
+pub(crate) fn created(location: &str) -> Act {
+    let fields = [
+        ("location", location),
+        ("upload-offset", "0"),
+        ("upload-complete", "?0"),
+    ];
+    Act::Say(201, fields.map(|(name, value)| (name, value.to_owned())).to_vec())
 }
 
 /// Above the least length of an upload that can be continued, which is 8 MiB.
