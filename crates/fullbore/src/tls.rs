@@ -18,6 +18,8 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+#[cfg(target_os = "linux")]
+use self::verifier::Installed;
 use self::verifier::{AcceptAny, Given};
 use crate::error::{Error, ErrorKind};
 
@@ -37,7 +39,8 @@ pub(crate) const SEALED: usize = 8 * RECORD;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Roots {
-    /// Those that the platform trusts.
+    /// Those that the platform trusts: as authorities, and on Linux each also as the certificate of a server itself, as
+    /// OpenSSL has it.
     Platform,
     /// Only the certificates of this PEM text: as authorities, and each also as the certificate of a server itself, for the
     /// names in its subjectAltName. So one that `openssl req -x509` has made is trusted as it is.
@@ -70,6 +73,8 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
         Roots::Platform => {
             let verifier = rustls_platform_verifier::Verifier::new(provider);
             let verifier = verifier.map_err(failure::platform_error)?;
+            #[cfg(target_os = "linux")]
+            let verifier = Installed(verifier);
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))

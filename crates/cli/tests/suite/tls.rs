@@ -87,6 +87,25 @@ fn a_self_signed_certificate_of_an_authority_is_trusted_for_its_names() -> TestR
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn one_that_the_system_trusts_is_trusted_for_its_names_alone() -> TestResult {
+    let stage = Stage::new(&["localhost"], |_| ())?;
+    let (_serving, port) = stage.serve()?;
+    let get = |host: &str| -> TestResult<Ended> {
+        let mut command = program(stage.path());
+        command
+            .env("SSL_CERT_FILE", "cert.pem")
+            .env_remove("SSL_CERT_DIR");
+        ended(command.args(["get", &format!("https://{host}:{port}/file")]))
+    };
+    let trusted = get("localhost")?;
+    trusted.succeeded();
+    assert_eq!(trusted.stdout, b"content");
+    says(&get("127.0.0.1")?, 6, &["valid for localhost only"]);
+    Ok(())
+}
+
+#[test]
 fn a_certificate_for_other_names_exits_with_6_and_lists_them() -> TestResult {
     let stage = Stage::new(&["localhost", "example.org"], |_| ())?;
     let parts = [

@@ -90,6 +90,65 @@ impl ServerCertVerifier for Given {
     }
 }
 
+/// Trusts what the platform trusts. On Linux that is a folder or a file of certificates, in which a server's own may be, too:
+/// `openssl req -x509` makes it one of an authority, which webpki does not accept from a server. OpenSSL does, and so do its
+/// programs, such as curl.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(super) struct Installed(pub(super) rustls_platform_verifier::Verifier);
+
+#[cfg(target_os = "linux")]
+impl ServerCertVerifier for Installed {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self
+            .0
+            .verify_server_cert(certificate, intermediates, name, ocsp, now);
+        match verified {
+            // The platform's certificates are read again, which takes milliseconds, only for this failure.
+            Err(rustls::Error::InvalidCertificate(_)) if is_installed(certificate) => {
+                verify_given(certificate, name, now)
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_installed(certificate: &CertificateDer<'_>) -> bool {
+    rustls_native_certs::load_native_certs()
+        .certs
+        .contains(certificate)
+}
+
 /// Verifies a server's certificate that is itself a trusted one. Nobody's signature on it matters then, but its period
 /// of validity, its usages and its names do.
 fn verify_given(
