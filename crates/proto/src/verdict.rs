@@ -171,7 +171,8 @@ impl Verdict {
     fn allows(&self, window: u64) -> String {
         let bytes = grouped(window);
         match self.round_trip {
-            Some(trip) if !trip.is_zero() => {
+            // The stacks at both ends need longer for that.
+            Some(trip) if trip >= SHORT => {
                 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
                 let rate = window as f64 / 1e6 / trip.as_secs_f64();
                 format!("{bytes} B at {} allows {rate:.2} MB/s", millis(trip))
@@ -182,9 +183,11 @@ impl Verdict {
 
     /// The round trip, behind a comma.
     fn over(&self) -> String {
-        self.round_trip.map_or_else(String::new, |trip| {
-            format!(", the round trip is {}", millis(trip))
-        })
+        match self.round_trip {
+            Some(trip) if trip >= SHORT => format!(", the round trip is {}", millis(trip)),
+            Some(_) => ", the round trip is below 1 ms".to_owned(),
+            None => String::new(),
+        }
     }
 }
 
@@ -228,6 +231,9 @@ impl fmt::Display for Verdict {
                     f,
                     "limited on each connection to about {rate:.1} MB/s, as further ones have shown: by the path, or by {peer}"
                 )
+            }
+            Cause::Path if self.round_trip.is_some_and(|trip| trip < SHORT) => {
+                f.write_str("limited by the processors or the path: the round trip is below 1 ms")
             }
             Cause::Path => f.write_str("limited by the path"),
             Cause::RoundTrips => write!(
@@ -310,9 +316,14 @@ impl Verdict {
     /// The round trip behind the words "a round trip".
     fn of_trip(&self) -> String {
         let trip = self.round_trip;
-        trip.map_or_else(String::new, |trip| format!(" of {}", millis(trip)))
+        trip.filter(|&trip| trip >= SHORT)
+            .map_or_else(String::new, |trip| format!(" of {}", millis(trip)))
     }
 }
+
+/// A round trip below this is one of a machine or a local network. What a window allows in it says nothing: the processors at both
+/// ends are slower.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// How data arrived at all connections.
 fn arrivals(reports: &[Report]) -> Arrivals {
@@ -460,7 +471,22 @@ mod tests {
         assert_eq!(over(Some(9_900)).0, ", the round trip is 9.9 ms");
         assert_eq!(over(Some(9_900)).1, "2,000,000 B at 9.9 ms allows 202.02 MB/s");
         assert_eq!(over(None), (String::new(), "2,000,000 B".to_owned()));
-        assert_eq!(over(Some(0)).1, "2,000,000 B");
+        for micros in [0, 1, 999] {
+            assert_eq!(
+                over(Some(micros)),
+                (
+                    ", the round trip is below 1 ms".to_owned(),
+                    "2,000,000 B".to_owned()
+                )
+            );
+        }
+        let mut verdict = verdict(Direction::Receiving, Cause::Path);
+        verdict.round_trip = Some(Duration::from_micros(40));
+        assert!(
+            verdict
+                .to_string()
+                .ends_with("limited by the processors or the path: the round trip is below 1 ms")
+        );
     }
 
     #[test]
