@@ -449,7 +449,8 @@ impl Spread {
         let advice = self.judge.advise(&self.meter, &self.tried, view, now);
         #[cfg(feature = "tracing")]
         if advice != Advice::Stay {
-            tracing::debug!(target: "fullbore::download", ?advice, ?view, judge = ?self.judge, round_trips = ?self.watch.round_trips());
+            tracing::debug!(target: "fullbore::download", "{advice}");
+            tracing::trace!(target: "fullbore::download", ?view, judge = ?self.judge, round_trips = ?self.watch.round_trips());
         }
         match advice {
             Advice::Stay => {}

@@ -10,6 +10,7 @@
 //! tried. Where there is no queue, packets are lost, and the path has carried more before, the losses hold the connection
 //! back, and all that are allowed are tried at once.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -94,6 +95,19 @@ pub(in crate::client) enum Advice {
     Open(usize),
     /// So many fewer.
     Close(usize),
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Advice::Stay => f.write_str("the number of connections stays"),
+            Advice::Open(more) => write!(
+                f,
+                "opens {more} more connections, to find out whether they carry more"
+            ),
+            Advice::Close(fewer) => write!(f, "closes {fewer} connections, which carry no more"),
+        }
+    }
 }
 
 /// What is known of the transfer.

@@ -323,7 +323,8 @@ impl Planner {
         let advice = self.judge.advise(&self.meter, &self.tried, view, now);
         #[cfg(feature = "tracing")]
         if advice != Advice::Stay {
-            tracing::debug!(target: "fullbore::pool", ?advice, ?view, ?requests, judge = ?self.judge);
+            tracing::debug!(target: "fullbore::pool", "{advice}");
+            tracing::trace!(target: "fullbore::pool", ?view, ?requests, judge = ?self.judge);
         }
         if let Advice::Open(_) = advice {
             (self.tried, self.tried_since) = (Meter::default(), Some(now));
