@@ -23,7 +23,7 @@ use crate::accept;
 use crate::body_length::{BodyLength, next_frame};
 use crate::destination::Destination;
 use crate::file_body::FileResponse;
-use crate::origin::{is_of_another_site, media_type};
+use crate::origin::{self, is_of_another_site, media_type};
 use crate::peer::Peer;
 use crate::refusal::{Refusal, bad_destination, bad_path, busy, failure, name_reserved, refuse};
 use crate::report::Report;
@@ -80,7 +80,10 @@ where
     if is_of_another_site(head) {
         return Err(refuse(
             StatusCode::FORBIDDEN,
-            "this form is on a page of another site; only forms of this server may upload",
+            &format!(
+                "this form is on a page of another site; only forms of this server may upload: {}",
+                origin::explanation(head)
+            ),
         ));
     }
     let target = Target::parse(head.uri.path()).map_err(bad_path)?;

@@ -62,6 +62,28 @@ pub(crate) fn is_of_another_site(head: &Parts) -> bool {
     }
 }
 
+/// How much of a field is shown.
+const SHOWN: usize = 100;
+
+/// Why a request seems to be from a page of another site, for those whose proxy has changed its host.
+pub(crate) fn explanation(head: &Parts) -> String {
+    let shown = |text: &str| -> String {
+        let letters = text.chars().filter(char::is_ascii_graphic);
+        letters.take(SHOWN).collect()
+    };
+    let field = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    if let Some(site) = field(SEC_FETCH_SITE) {
+        return format!("the browser says so (sec-fetch-site: {})", shown(site));
+    }
+    format!(
+        "origin is {}, and host is {}; if both are this server, the proxy in front of it has to pass on the host of the client, with \
+         its port (nginx: proxy_set_header Host $http_host)",
+        shown(field(ORIGIN).unwrap_or("missing")),
+        shown(authority.or(field(HOST)).unwrap_or("missing"))
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -160,7 +160,10 @@ impl Order {
         if origin::is_forged(head) {
             return Err(refuse(
                 StatusCode::FORBIDDEN,
-                "a page of another site sent this POST; it may send PUT, if this server allows that (CORS)",
+                &format!(
+                    "a page of another site sent this POST; it may send PUT, if this server allows that (CORS): {}",
+                    origin::explanation(head)
+                ),
             ));
         }
         let target = Target::parse(head.uri.path()).map_err(bad_path)?;
