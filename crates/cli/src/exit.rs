@@ -91,6 +91,9 @@ pub(crate) struct Failure {
 
 /// What is said of a file that exists.
 const EXISTS: &str = "exists; --force replaces it";
+/// The same of a file of `get -r`.
+const EXISTS_IN_TREE: &str =
+    "exists; -N downloads what is new or has changed, --skip-existing what is missing, --force all";
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
@@ -127,9 +130,17 @@ impl Failure {
         Self::new(Exit::Exists, format!("{} {EXISTS}", path.display()))
     }
 
-    /// Whether it is [`Self::exists`].
+    /// The file to be written by `get -r` exists.
+    pub(crate) fn exists_in_tree(path: &Path) -> Self {
+        Self::new(Exit::Exists, format!("{} {EXISTS_IN_TREE}", path.display()))
+    }
+
+    /// Whether it is [`Self::exists`] or [`Self::exists_in_tree`].
     pub(crate) fn is_existing_file(&self) -> bool {
-        self.exit == Exit::Exists && self.message.ends_with(EXISTS)
+        self.exit == Exit::Exists
+            && [EXISTS, EXISTS_IN_TREE]
+                .iter()
+                .any(|end| self.message.ends_with(end))
     }
 
     /// An error of a local file; `doing` completes "cannot …".

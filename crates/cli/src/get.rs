@@ -98,6 +98,9 @@ pub(crate) async fn run(
     let tells = volume.prints_notes() && format != Format::JsonErr;
     let key_log = progress.aside(|| key_log::from_env(tells));
     let mut report = Report::new(format, volume, Arc::clone(&progress));
+    if walk.is_some() {
+        report.set_recursive();
+    }
     let client = client::client(&args.connection, key_log, |client| {
         let client = client.max_connections(args.connections.unwrap_or(MOST_CONNECTIONS));
         client.spread_requests(args.connections_of_a_body() != Some(1))
@@ -175,9 +178,10 @@ pub(crate) async fn run(
     }
     let set = set.with_further(report.further());
     let waited = Waits::of(Direction::Receiving, &client, set).await;
-    let exit = report.finish(waited);
+    // The closing line stands below the log.
+    report.set_ended();
     client::farewell(&client).await;
-    Ok(exit)
+    Ok(report.finish(waited))
 }
 
 /// Options that are about one body.

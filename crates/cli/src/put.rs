@@ -15,9 +15,11 @@
 //! | `hop`, `time_limit` | one request of an upload; how long an attempt may take |
 //! | `gate` | how many uploads are under way |
 //! | `upload_run` | what all uploads of a run share |
+//! | `answer` | the response's body in the JSON document |
 //! | `counted` | what the progress of many files shows of a body |
 //! | `tally` | the results of many files |
 
+mod answer;
 mod content;
 mod counted;
 mod existing;
@@ -45,6 +47,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fullbore::{Client, Incoming};
+use http::header::CONTENT_LENGTH;
 use http::{Response, StatusCode};
 use http_body_util::Empty;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -56,7 +59,7 @@ use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
 use crate::key_log;
 use crate::run::{self, Leftovers};
-use crate::transfer::client::{self, Address, check_status, shown_url};
+use crate::transfer::client::{self, Address, shown_url};
 use crate::transfer::output::{Format, json, moved};
 use crate::transfer::progress::{Progress, Share};
 use crate::transfer::rate_limit::{Paced, RateLimit};
@@ -65,6 +68,7 @@ use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Retries};
 use crate::transfer::source::Source;
+use crate::transfer::status::{Asked, check_status, is_ours};
 use crate::transfer::target::{Target, are_one_file};
 use crate::transfer::transfer_coding;
 use crate::transfer::waits::{Direction, Set, Waits};
@@ -79,6 +83,9 @@ use upload_run::Run;
 
 /// How long the peer may read nothing of the request body after its response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A number of bytes has so many digits at most, and a line feed.
+const COUNT_BYTES: u64 = 21;
 
 /// Uploads what the arguments name.
 ///
@@ -106,7 +113,8 @@ pub(crate) async fn run(
             Target::named(path, args.force).await?
         }
     };
-    let format = Format::choose(args.json, matches!(target, Target::Stdout { .. }));
+    // Without `-o` the document has the body.
+    let format = Format::choose(args.json, matches!(target, Target::Stdout { asked: true }));
     let progress = Progress::start(volume.prints_notes());
     let mut upload = Upload {
         address,
@@ -122,6 +130,7 @@ pub(crate) async fn run(
         waited: None,
         leftovers,
         resumption: None,
+        body: None,
     };
     let result = upload.run(args, target).await;
     progress.clear();
@@ -180,6 +189,18 @@ struct Upload {
     leftovers: Arc<Leftovers>,
     /// Of a file that a later request can continue.
     resumption: Option<Arc<Resumption>>,
+    /// The response's body, in the document.
+    body: Option<String>,
+}
+
+/// Whether the body of a response is no more than the number of bytes that `fullbore serve` has stored.
+fn is_count(response: &Response<Incoming>) -> bool {
+    let fields = response.headers();
+    let length = fields.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let is_short = length
+        .and_then(|text| text.parse::<u64>().ok())
+        .is_some_and(|length| length <= COUNT_BYTES);
+    is_ours(fields) && is_short && matches!(response.status().as_u16(), 200 | 201)
 }
 
 /// The response would replace the file that is sent.
@@ -262,6 +283,14 @@ impl Upload {
         sent: Sent,
     ) -> Result<(), Failure> {
         transfer_coding::refuse(self.address.url.as_str(), response.headers())?;
+        let target = match target {
+            Target::Stdout { asked: false } if self.format != Format::Text => {
+                return self.keep(file, response, sent).await;
+            }
+            // The count of the bytes that the closing line has too.
+            Target::Stdout { asked: false } if is_count(&response) => Target::Discard,
+            other => other,
+        };
         let disk = Disk::new(Arc::default());
         receive::receive(
             self.address.url.as_str(),
@@ -272,6 +301,20 @@ impl Upload {
         )
         .await
         .map_err(|failure| sent.fault().unwrap_or(failure))?;
+        self.sent_whole(file, sent).await
+    }
+
+    /// The same for a body that the document has.
+    async fn keep(&mut self, file: &Path, response: Response<Incoming>, sent: Sent) -> Result<(), Failure> {
+        let read = answer::read(&mut response.into_body(), &mut self.received).await;
+        let text = read.map_err(|error| {
+            let failure = || Failure::from_library(self.address.url.as_str(), &error);
+            sent.fault().unwrap_or_else(failure)
+        })?;
+        match text {
+            Some(text) => self.body = Some(text),
+            None => self.note(answer::LEFT_OUT.to_owned()),
+        }
         self.sent_whole(file, sent).await
     }
 
@@ -476,7 +519,7 @@ impl Upload {
         };
         let response = answered.map_err(|error| self.blame(&hop.shown, sent, &error))?;
         self.status = Some(response.status().as_u16());
-        match check_status(&hop.shown, response.status()) {
+        match check_status(&hop.shown, &response, Asked::upload(&hop.fields)) {
             Ok(()) => Ok(response),
             Err(failure) => Err(Failed::by_status(failure, &response).with_body(response).await),
         }
@@ -489,7 +532,7 @@ impl Upload {
         response: Response<Incoming>,
     ) -> Result<Response<Incoming>, Failure> {
         self.status = Some(response.status().as_u16());
-        match check_status(&hop.shown, response.status()) {
+        match check_status(&hop.shown, &response, Asked::upload(&hop.fields)) {
             Ok(()) => Ok(response),
             Err(failure) => {
                 self.forget().await;
@@ -618,6 +661,7 @@ impl Upload {
             sent,
             resumed: self.resumed(),
             received: self.received.bytes(),
+            body: self.body.as_deref().filter(|body| !body.is_empty()),
             seconds,
             megabytes_per_second: rate(sent, seconds),
             interrupted,
@@ -660,6 +704,8 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     resumed: u64,
     received: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
     seconds: f64,
     megabytes_per_second: f64,
     interrupted: bool,

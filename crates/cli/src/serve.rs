@@ -156,7 +156,7 @@ async fn serve(
         metrics,
         log: sites.log(),
     });
-    let lines = Lines::new(&options, &sockets, certificate.as_deref());
+    let lines = Lines::new(&options, &sockets, certificate.as_deref(), sites.path());
     let (stop, stopped) = watch::channel(false);
     let others = Others::start(runtimes - 1, &options, &sockets.places, &sites, &stopped).await?;
     let (servers, socket_files) = sockets.into_servers(&options, &sites, certificate.as_ref())?;
@@ -493,7 +493,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(options: &Options, sockets: &Sockets, certificate: Option<&Certificate>) -> Self {
+    /// `path` is where people begin.
+    fn new(options: &Options, sockets: &Sockets, certificate: Option<&Certificate>, path: &str) -> Self {
         let scheme = if certificate.is_some() { "https" } else { "http" };
         let url = |scheme: &str, place: &Place| match place.address() {
             Some(address) => format!("{scheme}://{address}"),
@@ -517,7 +518,7 @@ impl Lines {
         if options.args.lan || is_terminal && addresses().any(|address| !address.ip().is_loopback()) {
             let own = reach::addresses();
             let urls: Vec<String> = addresses()
-                .flat_map(|address| reach::urls(scheme, address, &own))
+                .flat_map(|address| reach::urls(scheme, address, &own, path))
                 .collect();
             notes.extend(reach::sentence(&urls));
             let code = urls.first().filter(|_| options.args.lan && is_terminal);

@@ -19,6 +19,7 @@ pub(crate) mod retry;
 pub(crate) mod seconds;
 pub(crate) mod source;
 pub(crate) mod state_folder;
+pub(crate) mod status;
 pub(crate) mod target;
 mod tcp_waits;
 pub(crate) mod transfer_coding;

@@ -84,7 +84,7 @@ pub(crate) struct GetArgs {
 
     /// With -O or --dir, take the name from the response (Content-Disposition): never a path, never hidden, never that of an
     /// existing file
-    #[arg(short = 'J', long, conflicts_with_all = ["force", "continued", "offset"])]
+    #[arg(short = 'J', long, conflicts_with_all = ["continued", "offset"])]
     pub(crate) remote_header_name: bool,
 
     /// Append the rest to an existing file that another program has begun. The file is trusted to be the beginning of the body:

@@ -73,7 +73,7 @@ pub(crate) struct PutArgs {
     #[arg(short, long, hide = true)]
     pub(crate) fail: bool,
 
-    /// Print one JSON document on standard error, or on standard output with -o
+    /// Print one JSON document on standard output. It has the response's body, if that is text and not saved with -o
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::exit::{Exit, Failure};
-use crate::transfer::client::{Address, check_status, parse_url, shown_url, without_credentials};
+use crate::transfer::client::{Address, parse_url, shown_url, without_credentials};
 use crate::transfer::gate::{Gate, PATIENCE};
 use crate::transfer::lists::{Lists, LongList};
 use crate::transfer::partial_file::KEPT;
@@ -28,6 +28,7 @@ use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Pauses, Retries};
 use crate::transfer::source::{self, Coding, Source};
+use crate::transfer::status::{Asked, check_status};
 use crate::transfer::target::Target;
 use crate::transfer::transfer_coding;
 use crate::transfer::waits::StreamWaits;
@@ -574,7 +575,7 @@ impl Fetcher {
             if status.as_u16() == RANGE_NOT_SATISFIABLE {
                 outcome.whole = whole_length(response.headers());
             }
-            if let Err(failure) = check_status(name, status) {
+            if let Err(failure) = check_status(name, &response, Asked::download(request.headers())) {
                 return Err(Failed::by_status(failure, &response).with_body(response).await);
             }
             let found = (status, response.headers());
@@ -665,8 +666,9 @@ impl Fetcher {
                 headers.entry(PREFER).or_insert(SUBLISTS);
             }
             let name = url.to_string();
-            let (_, response) = self.request(&url, &name, headers, deadline).await?;
-            if let Err(failure) = check_status(&name, response.status()) {
+            let (request, response) = self.request(&url, &name, headers, deadline).await?;
+            let asked = Asked::download(request.headers());
+            if let Err(failure) = check_status(&name, &response, asked) {
                 return Err(Failed::by_status(failure, &response).with_body(response).await);
             }
             let found = (response.status(), response.headers());

@@ -1,6 +1,7 @@
 //! Where the bodies of a run go: one rule for all of its URLs.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,12 @@ impl Outputs {
         let in_folder = args.remote_name || args.dir.is_some();
         if args.remote_header_name && !in_folder {
             return Err(Failure::usage("--remote-header-name needs -O or --dir DIR"));
+        }
+        if args.remote_header_name && args.force {
+            return Err(Failure::usage(
+                "--remote-header-name lets the server choose the name, so --force could replace any file of the folder; leave one of \
+                 them out, or name the file with -o FILE",
+            ));
         }
         if args.force_directories && !in_folder {
             return Err(Failure::usage("--force-directories needs -O or --dir DIR"));
@@ -125,11 +132,11 @@ impl Outputs {
                 tokio::fs::create_dir_all(&folder)
                     .await
                     .map_err(|error| Failure::from_io("create the folder", &folder, &error))?;
-                self.in_folder(dir, place.as_os_str()).await
+                self.in_folder(dir, place.as_os_str(), url).await
             }
             Rule::Folder(dir) => {
                 let name = name.map_or_else(|| file_name(url), OsString::from);
-                self.in_folder(dir, &name).await
+                self.in_folder(dir, &name, url).await
             }
         }
     }
@@ -150,7 +157,7 @@ impl Outputs {
         };
         // Two names may be one file there.
         let ignores_case = cfg!(any(windows, target_vendor = "apple"));
-        if ignores_case && !self.taken.take(&place.to_string_lossy().to_lowercase()) {
+        if ignores_case && !self.taken.is_free(&place.to_string_lossy().to_lowercase()) {
             let text = format!(
                 "another name of this run differs from {} only in its case, and is one file here; download it separately with -o",
                 place.display()
@@ -166,9 +173,11 @@ impl Outputs {
         if !replaces && self.is_there(&path).await {
             return Ok(None);
         }
-        match Target::named(&path, self.force || replaces).await? {
-            Target::Device(path) => Err(Failure::exists(&path)),
-            target => Ok(Some(target)),
+        match Target::named(&path, self.force || replaces).await {
+            Err(failure) if failure.is_existing_file() => Err(Failure::exists_in_tree(&path)),
+            Err(failure) => Err(failure),
+            Ok(Target::Device(path)) => Err(Failure::exists(&path)),
+            Ok(target) => Ok(Some(target)),
         }
     }
 
@@ -183,7 +192,7 @@ impl Outputs {
     ) -> Result<Option<Target>, Failure> {
         let name = header_name(headers).unwrap_or_else(|| file_name(url));
         match &self.rule {
-            Rule::Folder(dir) => self.in_folder(dir, &name).await,
+            Rule::Folder(dir) => self.in_folder(dir, &name, url).await,
             _ => self.target(url, None).await,
         }
     }
@@ -193,15 +202,15 @@ impl Outputs {
         self.by_header
     }
 
-    async fn in_folder(&self, dir: &Path, name: &OsStr) -> Result<Option<Target>, Failure> {
-        if !self.taken.take(name) {
+    async fn in_folder(&self, dir: &Path, name: &OsStr, url: &Url) -> Result<Option<Target>, Failure> {
+        if let Err(earlier) = self.taken.take(name, url) {
             return Err(Failure::new(
                 Exit::Exists,
                 format!(
-                    "an earlier URL of this run has the file name {} too; keep the folders of the URLs with --force-directories, give \
-                     this one another name with an indented line out=NAME below it in the list, or download it separately with \
-                     -o FILE",
-                    Path::new(name).display()
+                    "{url} has the file name {} of {}; keep the folders of the URLs with --force-directories, give this one another \
+                     name with an indented line out=NAME below it in the list, or download it separately with -o FILE",
+                    Path::new(name).display(),
+                    earlier.as_deref().unwrap_or("an earlier URL of this run")
                 ),
             ));
         }
@@ -261,22 +270,42 @@ fn place(url: &Url) -> PathBuf {
     place
 }
 
-/// The file names of this run as 128-bit keyed hashes: 16 bytes for each URL.
+/// Of so many file names the URL is kept for the message about another one, if it has no more bytes than this.
+const NAMED_URLS: usize = 10_000;
+const NAMED_URL_BYTES: usize = 500;
+
+/// The file names of this run as 128-bit keyed hashes: 16 bytes for each URL, and the URLs of the first ones.
 #[derive(Default)]
 struct TakenNames {
     keys: (RandomState, RandomState),
-    hashes: Mutex<HashSet<(u64, u64)>>,
+    urls: Mutex<HashMap<(u64, u64), Option<Box<str>>>>,
 }
 
 impl TakenNames {
-    /// Takes a name; `false` if it is taken.
-    fn take(&self, name: &(impl AsRef<OsStr> + ?Sized)) -> bool {
-        let name = name.as_ref();
-        let hash = (self.keys.0.hash_one(name), self.keys.1.hash_one(name));
-        self.hashes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(hash)
+    /// Takes a name for a URL.
+    ///
+    /// # Errors
+    /// It is taken, by this URL if it was kept.
+    fn take(&self, name: &OsStr, url: &Url) -> Result<(), Option<Box<str>>> {
+        let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept = urls.len() < NAMED_URLS && url.as_str().len() <= NAMED_URL_BYTES;
+        match urls.entry(self.hash(name)) {
+            Entry::Occupied(taken) => Err(taken.get().clone()),
+            Entry::Vacant(free) => {
+                free.insert(is_kept.then(|| url.as_str().into()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a name without a URL; `false` if it is taken.
+    fn is_free(&self, name: &str) -> bool {
+        let mut urls = self.urls.lock().unwrap_or_else(PoisonError::into_inner);
+        urls.insert(self.hash(OsStr::new(name)), None).is_none()
+    }
+
+    fn hash(&self, name: &OsStr) -> (u64, u64) {
+        (self.keys.0.hash_one(name), self.keys.1.hash_one(name))
     }
 }
 
@@ -357,10 +386,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_taken_once() {
+    fn a_name_is_taken_once() -> Result<(), url::ParseError> {
         let taken = TakenNames::default();
-        assert!(taken.take(OsStr::new("a")));
-        assert!(taken.take(OsStr::new("b")));
-        assert!(!taken.take(OsStr::new("a")));
+        let url = |name: &str| Url::parse(&format!("http://h/{name}"));
+        assert_eq!(taken.take(OsStr::new("a"), &url("1/a")?), Ok(()));
+        assert_eq!(taken.take(OsStr::new("b"), &url("b")?), Ok(()));
+        assert_eq!(
+            taken.take(OsStr::new("a"), &url("2/a")?),
+            Err(Some("http://h/1/a".into()))
+        );
+        let long = url(&"x".repeat(NAMED_URL_BYTES))?;
+        assert_eq!(taken.take(OsStr::new("x"), &long), Ok(()));
+        assert_eq!(taken.take(OsStr::new("x"), &long), Err(None));
+        Ok(())
     }
 }

@@ -115,10 +115,13 @@ pub(crate) struct Report {
     volume: Volume,
     progress: Arc<Progress>,
     begun: Instant,
+    /// When the last transfer had ended.
+    ended: Option<Instant>,
     results: u64,
     failures: u64,
     /// The failures that are only counted: files that exist, and origins that cannot be reached.
     existing: u64,
+    is_recursive: bool,
     repeated: u64,
     /// The files that `--newer` has left as they were.
     unchanged: u64,
@@ -152,6 +155,7 @@ impl Report {
             volume,
             progress,
             begun: Instant::now(),
+            ended: None,
             results: 0,
             failures: 0,
             repeated: 0,
@@ -159,6 +163,7 @@ impl Report {
             resumed: 0,
             first_failure: None,
             existing: 0,
+            is_recursive: false,
             unchanged: 0,
             refused_names: 0,
             not_modified: 0,
@@ -231,9 +236,20 @@ impl Report {
         self.results == 0 && self.unchanged == 0
     }
 
+    /// The run is one of `get -r`.
+    pub(crate) fn set_recursive(&mut self) {
+        self.is_recursive = true;
+    }
+
     /// So many names of lists were left out, and none of them was told.
     pub(crate) fn leave_out(&mut self, names: u64) {
         self.refused_names = names;
+    }
+
+    /// The transfers have ended: what follows takes no part in their time.
+    pub(crate) fn set_ended(&mut self) {
+        self.ended = Some(Instant::now());
+        self.progress.clear();
     }
 
     /// Prints the totals; the exit code is that of the first failure. A document that cannot be printed is one, too.
@@ -246,19 +262,20 @@ impl Report {
     fn close(&mut self, interrupted: bool) {
         self.finished = true;
         self.progress.clear();
-        let seconds = self.begun.elapsed().as_secs_f64();
+        let seconds = (self.ended.unwrap_or_else(Instant::now) - self.begun).as_secs_f64();
         if self.format != Format::Text {
             let end = self.end_of_document(seconds, interrupted);
             self.unprinted.push_str(&end);
             self.flush();
         }
         if self.format != Format::JsonErr && self.volume.prints_errors() {
+            let existing = match self.is_recursive {
+                true => "their files exist; -N downloads what is new or has changed",
+                false => "their files exist; --skip-existing leaves them out",
+            };
             for (count, why) in [
                 (self.repeated, "no connection to the server can be made"),
-                (
-                    self.existing,
-                    "their files exist; --skip-existing leaves them out",
-                ),
+                (self.existing, existing),
             ] {
                 let urls = if count == 1 { "URL" } else { "URLs" };
                 if count > 0 {

@@ -24,7 +24,7 @@ use crate::args::PutArgs;
 use crate::exit::{Exit, Failure};
 use crate::key_log;
 use crate::run::{self, Leftovers};
-use crate::transfer::client::{self, Address, check_status, shown_url};
+use crate::transfer::client::{self, Address, shown_url};
 use crate::transfer::output::Format;
 use crate::transfer::progress::Progress;
 use crate::transfer::rate_limit::{Paced, RateLimit};
@@ -32,6 +32,7 @@ use crate::transfer::receive::file_job;
 use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Pauses, Retries};
+use crate::transfer::status::{Asked, check_status};
 use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
@@ -170,9 +171,10 @@ pub(super) async fn run(
         });
     }
     let waited = Waits::of(Direction::Sending, &client, Set::by(&args.connection)).await;
-    let exit = tally.finish(waited);
+    // The closing line stands below the log.
+    tally.set_ended();
     client::farewell(&client).await;
-    Ok(exit)
+    Ok(tally.finish(waited))
 }
 
 /// The stages of a run: batches, of which the server is asked; jobs that read; files that are ready; and uploads.
@@ -714,7 +716,7 @@ impl Uploader {
 
     async fn checked(&self, shown: &str, response: Response<Incoming>) -> Result<Response<Incoming>, Broken> {
         let status = response.status();
-        match check_status(shown, status) {
+        match check_status(shown, &response, Asked::upload(&self.fields)) {
             Ok(()) => Ok(response),
             Err(failure) => {
                 // Credentials, the method, and the space of the disk are the same for all.

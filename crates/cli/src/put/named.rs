@@ -2,19 +2,29 @@
 
 use fullbore::Incoming;
 use http::header::{HeaderMap, LOCATION};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::{Address, shown_url};
+use crate::transfer::rate_limit::Paced;
 
 use super::resource::{self, Limits};
+use super::upload_body::FileBody;
 use super::upload_run::Run;
 
 /// The parts of an upload through what may be a proxy that passes on complete requests only, as nginx does unless told
 /// otherwise: what an interrupted part had sent is lost. 128 MiB take 11 s at 100 Mbit/s. The pause between two parts is one
 /// round trip: at 1 Gbit/s over 100 ms, 9 % of the time.
 const PART: u64 = 128 << 20;
+
+/// The request that creates an upload, without its body.
+#[derive(Clone, Copy)]
+pub(super) struct First<'a> {
+    pub(super) url: &'a Url,
+    pub(super) method: &'a Method,
+    pub(super) fields: &'a HeaderMap,
+}
 
 /// An upload resource.
 #[derive(Clone)]
@@ -48,6 +58,44 @@ impl Resource {
             received: None,
             in_parts: false,
         }
+    }
+
+    /// Creates a resource with a part of the file, which is empty unless the server wants more (section "Careful Upload
+    /// Creation").
+    ///
+    /// # Errors
+    /// The response, if there is one, names no resource.
+    pub(super) async fn create(
+        run: Run<'_>,
+        first: First<'_>,
+        limits: Limits,
+        body: &FileBody,
+        in_parts: bool,
+    ) -> Result<Self, Option<Response<Incoming>>> {
+        let least = limits.min_append.unwrap_or(0);
+        if limits.max_append.is_some_and(|most| most < least) || least > body.length() {
+            return Err(None);
+        }
+        let part = body.part(0..least);
+        let request = Request::builder().method(first.method).uri(first.url.as_str());
+        let request = request.body(Paced::new(part, run.rate.cloned()));
+        let mut request = request.map_err(|_| None)?;
+        *request.headers_mut() = first.fields.clone();
+        resource::ask_for_part(request.headers_mut(), least);
+        let response = run.client.request(request).await.map_err(|_| None)?;
+        let location = response
+            .headers()
+            .get(LOCATION)
+            .filter(|_| response.status().is_success());
+        let named = location.and_then(|location| run.redirects.named(first.url, location));
+        let Some(named) = named else {
+            return Err(Some(response));
+        };
+        let limits = Limits::of(response.headers()).unwrap_or(limits);
+        let mut resource = Resource::new(run, first.url, first.fields, &named, limits);
+        resource.received = resource::offset(response.headers());
+        resource.in_parts = in_parts;
+        Ok(resource)
     }
 
     /// A request to the resource.
@@ -96,4 +144,13 @@ impl Resource {
         }
         limits.part(rest)
     }
+}
+
+/// Whether a status is about the upload as such, and not about how it began.
+pub(super) fn is_of_whole(status: StatusCode) -> bool {
+    status.is_redirection()
+        || matches!(
+            status.as_u16(),
+            401 | 403 | 404 | 407 | 409 | 410 | 412 | 413 | 415 | 429 | 507
+        )
 }

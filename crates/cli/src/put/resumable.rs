@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fullbore::Incoming;
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Empty;
@@ -30,13 +30,14 @@ use url::Url;
 use crate::exit::{Exit, Failure};
 use crate::figures::grouped;
 use crate::run::{self, Leftovers};
-use crate::transfer::client::{Address, check_status};
+use crate::transfer::client::Address;
 use crate::transfer::rate_limit::Paced;
 use crate::transfer::receive::file_job;
 use crate::transfer::retry::{Failed, Retries};
+use crate::transfer::status::{Asked, check_status};
 
 use super::counted::Counted;
-use super::named::Resource;
+use super::named::{First, Resource, is_of_whole};
 use super::resource::{self, Limits, Listener};
 use super::time_limit::TimeLimit;
 use super::upload_body::FileBody;
@@ -83,14 +84,6 @@ pub(super) struct Resumption {
     /// How many bytes an earlier run has sent.
     resumed: Mutex<u64>,
     is_complete: AtomicBool,
-}
-
-/// The request that creates an upload, without its body.
-#[derive(Clone, Copy)]
-struct First<'a> {
-    url: &'a Url,
-    method: &'a Method,
-    fields: &'a HeaderMap,
 }
 
 /// The end of one HEAD and of what follows it.
@@ -370,11 +363,7 @@ impl Resumption {
         begun.ok()
     }
 
-    /// Creates the resource with a part of the file, which is empty unless the server wants more (section "Careful Upload
-    /// Creation").
-    ///
-    /// # Errors
-    /// The response, if there is one, names no resource.
+    /// Creates the resource as [`Resource::create`], and keeps it.
     async fn create_part(
         &self,
         run: Run<'_>,
@@ -383,29 +372,7 @@ impl Resumption {
         body: &FileBody,
         in_parts: bool,
     ) -> Result<Resource, Option<Response<Incoming>>> {
-        let least = limits.min_append.unwrap_or(0);
-        if limits.max_append.is_some_and(|most| most < least) || least > self.length {
-            return Err(None);
-        }
-        let part = body.part(0..least);
-        let request = Request::builder().method(first.method).uri(first.url.as_str());
-        let request = request.body(Paced::new(part, run.rate.cloned()));
-        let mut request = request.map_err(|_| None)?;
-        *request.headers_mut() = first.fields.clone();
-        resource::ask_for_part(request.headers_mut(), least);
-        let response = run.client.request(request).await.map_err(|_| None)?;
-        let location = response
-            .headers()
-            .get(LOCATION)
-            .filter(|_| response.status().is_success());
-        let named = location.and_then(|location| run.redirects.named(first.url, location));
-        let Some(named) = named else {
-            return Err(Some(response));
-        };
-        let limits = Limits::of(response.headers()).unwrap_or(limits);
-        let mut resource = Resource::new(run, first.url, first.fields, &named, limits);
-        resource.received = resource::offset(response.headers());
-        resource.in_parts = in_parts;
+        let resource = Resource::create(run, first, limits, body, in_parts).await?;
         *locked(&self.resource) = Some(resource.clone());
         self.keep(&resource, body).await;
         Ok(resource)
@@ -646,7 +613,7 @@ impl Resumption {
                 .turn(run, &response, &mut followed)
                 .map_err(|failure| Round::Unknown(Failed::permanent(failure)))?
             {
-                return Err(match self.refused(response).await {
+                return Err(match self.refused(&resource.fields, response).await {
                     Round::Broken(failed) => Round::Unknown(failed),
                     other => other,
                 });
@@ -716,16 +683,16 @@ impl Resumption {
             }
             match resource.turn(run, &response, &mut followed) {
                 Ok(true) => {}
-                Ok(false) => return self.refused(response).await,
+                Ok(false) => return self.refused(&resource.fields, response).await,
                 Err(failure) => return Round::Broken(Failed::permanent(failure)),
             }
         }
     }
 
     /// A status of the resource that is neither success nor a redirect.
-    async fn refused(&self, response: Response<Incoming>) -> Round {
+    async fn refused(&self, fields: &HeaderMap, response: Response<Incoming>) -> Round {
         let status = response.status();
-        let failure = match check_status(&self.shown, status) {
+        let failure = match check_status(&self.shown, &response, Asked::upload(fields)) {
             Err(failure) => failure,
             Ok(()) => Failure::new(
                 Exit::Status,
@@ -801,13 +768,4 @@ impl Resumption {
             let _ = tokio::time::timeout(CANCEL_TIMEOUT, run.client.request(request)).await;
         }
     }
-}
-
-/// Whether a status is about the upload as such, and not about how it began.
-fn is_of_whole(status: StatusCode) -> bool {
-    status.is_redirection()
-        || matches!(
-            status.as_u16(),
-            401 | 403 | 404 | 407 | 409 | 410 | 412 | 413 | 415 | 429 | 507
-        )
 }

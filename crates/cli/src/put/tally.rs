@@ -30,6 +30,8 @@ pub(super) struct Tally {
     progress: Arc<Progress>,
     left_out: Arc<LeftOut>,
     begun: Instant,
+    /// When the last transfer had ended.
+    ended: Option<Instant>,
     sent: u64,
     bytes: u64,
     same: u64,
@@ -56,6 +58,7 @@ impl Tally {
             progress,
             left_out,
             begun: Instant::now(),
+            ended: None,
             sent: 0,
             bytes: 0,
             same: 0,
@@ -124,6 +127,12 @@ impl Tally {
         self.is_stopped = true;
     }
 
+    /// The uploads have ended: what follows takes no part in their time.
+    pub(super) fn set_ended(&mut self) {
+        self.ended = Some(Instant::now());
+        self.progress.clear();
+    }
+
     /// Prints the totals; the exit code is that of the first failure.
     pub(super) fn finish(mut self, waited: Option<Waits>) -> ExitCode {
         self.waited = waited;
@@ -134,7 +143,7 @@ impl Tally {
     fn close(&mut self, interrupted: bool) {
         self.finished = true;
         self.progress.clear();
-        let seconds = self.begun.elapsed().as_secs_f64();
+        let seconds = (self.ended.unwrap_or_else(Instant::now) - self.begun).as_secs_f64();
         if self.volume.prints_errors() {
             for (count, kind) in self.kinds.values() {
                 if *count > SHOWN_OF_A_KIND {

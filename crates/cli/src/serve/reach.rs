@@ -42,14 +42,15 @@ fn is_link_local(ip: IpAddr) -> bool {
 }
 
 /// The URLs under which other devices reach a server that listens there; none for one that listens on this machine alone.
-pub(super) fn urls(scheme: &str, listening: SocketAddr, addresses: &[IpAddr]) -> Vec<String> {
+/// `path` is that of the only file, or `/`.
+pub(super) fn urls(scheme: &str, listening: SocketAddr, addresses: &[IpAddr], path: &str) -> Vec<String> {
     let ip = listening.ip();
     let is_reached = |address: &&IpAddr| match ip.is_unspecified() {
         // `[::]` takes the connections of IPv4 too.
         true => ip.is_ipv6() || address.is_ipv4(),
         false => **address == ip,
     };
-    let url = |address: &IpAddr| format!("{scheme}://{}/", SocketAddr::new(*address, listening.port()));
+    let url = |address: &IpAddr| format!("{scheme}://{}{path}", SocketAddr::new(*address, listening.port()));
     addresses.iter().filter(is_reached).map(url).collect()
 }
 
@@ -78,12 +79,14 @@ mod tests {
     #[test]
     fn a_server_on_all_addresses_is_reached_at_each_and_one_of_ipv4_at_these_alone() {
         let addresses: [IpAddr; 2] = ["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()];
-        let of = |listening: &str| urls("http", listening.parse().unwrap(), &addresses);
+        let of = |listening: &str| urls("http", listening.parse().unwrap(), &addresses, "/");
         let (four, six) = ("http://192.0.2.7:8080/", "http://[2001:db8::7]:8080/");
         assert_eq!(of("[::]:8080"), [four, six]);
         assert_eq!(of("0.0.0.0:8080"), [four]);
         assert_eq!(of("192.0.2.7:8080"), [four]);
         assert!(of("127.0.0.1:8080").is_empty() && of("198.51.100.1:8080").is_empty());
+        let of_file = urls("http", "0.0.0.0:8080".parse().unwrap(), &addresses, "/a%20b.iso");
+        assert_eq!(of_file, ["http://192.0.2.7:8080/a%20b.iso"]);
         assert_eq!(sentence(&[]), None);
         assert!(sentence(&of("[::]:8080")).is_some_and(|text| text.ends_with(six)));
     }

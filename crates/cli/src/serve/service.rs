@@ -27,6 +27,8 @@ pub(super) struct Sites {
     writer: Option<LogWriter>,
     /// The proxies in front of the files.
     trusted: Option<Arc<[IpNet]>>,
+    /// The path of the only file.
+    only: Option<String>,
 }
 
 impl Sites {
@@ -54,7 +56,7 @@ impl Sites {
         let around = Around {
             cache_control: files.cache_control.as_ref(),
             cors: &files.cors,
-            only: only.map(|only| only.path),
+            only: only.as_ref().map(|only| only.path.clone()),
         };
         let site = match Policy::from_options(server, around)? {
             None => Site::Files(opened),
@@ -67,6 +69,7 @@ impl Sites {
             }
         };
         let mut sites = Self::new(site, server, metrics)?;
+        sites.only = only.map(|only| only.path);
         sites.trusted = (!files.trusted_proxy.is_empty()).then(|| files.trusted_proxy.as_slice().into());
         Ok(sites)
     }
@@ -95,7 +98,13 @@ impl Sites {
             },
             writer: log_writer(server)?,
             trusted: None,
+            only: None,
         })
+    }
+
+    /// The path for people: of the only file, or `/`.
+    pub(super) fn path(&self) -> &str {
+        self.only.as_deref().unwrap_or("/")
     }
 
     /// The files, or the application.

@@ -319,40 +319,6 @@ pub(crate) async fn farewell(client: &Client) {
     let _ = tokio::time::timeout(FAREWELL, client.shutdown()).await;
 }
 
-/// A status of 400 or above is a failure. So is 101, for no request asks for another protocol (RFC 9110 section 15.2.2).
-pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Failure> {
-    if status == http::StatusCode::SWITCHING_PROTOCOLS {
-        let text = format!(
-            "{url}: status 101 switches to a protocol that was not asked for; this is an error of the server"
-        );
-        return Err(Failure::new(Exit::Protocol, text));
-    }
-    if status.as_u16() < 400 {
-        return Ok(());
-    }
-    let fault = match status.as_u16() {
-        407 => {
-            "the proxy needs a name and password, or did not accept them; put them in its URL: http://user:password@host:port"
-        }
-        401 | 403 => "the server refused the request; check the credentials",
-        404 | 410 => "the server has nothing there; check the URL",
-        408 | 429 => "the server refused the request for now; try again later",
-        409 => "the request conflicts with what the server has there, such as a file of this name",
-        412 => "what the server has is not in the state that the request demands",
-        413 => "the body is larger than the server accepts",
-        400..500 => "the server refused the request; check the URL, the options and the credentials",
-        _ => "this is an error of the server; try again later",
-    };
-    let reason = status
-        .canonical_reason()
-        .map(|reason| format!(" {reason}"))
-        .unwrap_or_default();
-    Err(Failure::new(
-        Exit::Status,
-        format!("{url}: status {}{reason}: {fault}", status.as_u16()),
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -391,40 +357,6 @@ mod tests {
             "::1",
         ] {
             assert_eq!(with_scheme(text), text);
-        }
-    }
-
-    #[test]
-    fn every_status_of_400_or_above_and_101_is_a_failure() {
-        for (status, fails) in [
-            (101, true),
-            (200, false),
-            (399, false),
-            (400, true),
-            (599, true),
-            (999, true),
-        ] {
-            let status = http::StatusCode::from_u16(status).unwrap();
-            assert_eq!(check_status("http://h/", status).is_err(), fails, "{status}");
-        }
-    }
-
-    #[test]
-    fn a_failure_says_what_to_check_for_its_status() {
-        for (status, advice) in [
-            (400, "check the URL, the options and the credentials"),
-            (401, "check the credentials"),
-            (404, "check the URL"),
-            (407, "put them in its URL: http://user:password@host:port"),
-            (409, "such as a file of this name"),
-            (412, "is not in the state that the request demands"),
-            (413, "the body is larger than the server accepts"),
-            (429, "try again later"),
-            (500, "this is an error of the server; try again later"),
-        ] {
-            let status = http::StatusCode::from_u16(status).unwrap();
-            let failure = check_status("http://h/", status).err().unwrap();
-            assert!(failure.message.ends_with(advice), "{failure}");
         }
     }
 

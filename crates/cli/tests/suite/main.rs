@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod advice;
 mod bad_input;
 mod causes;
 mod dead_servers;

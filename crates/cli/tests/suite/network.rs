@@ -325,7 +325,7 @@ fn limited_in(folder: &Path, url: &str, seconds: u32) -> TestResult {
 
         let ended = run(folder, [&["put", "file", version, url][..], &limited].concat())?;
         assert_eq!(ended.code, Some(13), "{ended:?}");
-        let document: serde_json::Value = serde_json::from_str(&ended.stderr)?;
+        let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
         let bytes = document["sent"].as_u64().unwrap_or_default();
         assert!((1..most).contains(&bytes), "{version}: {bytes}");
     }

@@ -229,7 +229,12 @@ fn a_note_about_an_upload_is_no_error_and_stays_out_of_the_document() -> TestRes
     assert!(put(&[])?.contains("/there"));
     assert_eq!(put(&["-q"])?, "");
     assert_eq!(put(&["-s"])?, "");
-    let document: serde_json::Value = serde_json::from_str(&put(&["--json"])?)?;
+    let ended = run(
+        folder.path(),
+        ["put", "--no-location", "--json", "file", &address],
+    )?;
+    ended.succeeded();
+    let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
     let note = document["note"].as_str().unwrap_or_default();
     assert!(note.contains("/there"), "{document}");
     Ok(())

@@ -327,7 +327,7 @@ fn an_interrupted_upload_prints_its_document() -> TestResult {
             std::io::copy(stream, &mut std::io::sink()).map(|_| ())
         })?;
         let url = format!("http://{address}/up");
-        let place = if on_stdout { &["-o", "answer"][..] } else { &[] };
+        let place = if on_stdout { &[][..] } else { &["-o", "-"] };
         let child = program(folder.path())
             .args(["put", "--json", "-q", "file", &url])
             .args(place)
@@ -470,7 +470,7 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
     assert_eq!(got, documented("## `get --json`")?);
     let mut got = BTreeSet::new();
     for args in [
-        &["put", "--json", "-o", "answer", "file", &file][..],
+        &["put", "--json", "file", &file][..],
         &[
             "put",
             "--json",
