@@ -1,13 +1,11 @@
 //! Uploads that begin with an empty request, because no 104 response names their resource: over HTTP/1.1, and where one is
 //! missing. The server is asked first, and what does not offer resumable uploads gets the whole file in one request.
 
-use std::process::Stdio;
-
 use crate::support::uploads::{
     ALL, Act, Asked, HAD, LENGTH, Server, command, complete, content, created, folder, offer, offset, put,
     records, say, supported,
 };
-use crate::support::{Signal, TestResult, ended, signal, until};
+use crate::support::{TestResult, ended};
 
 /// What a server does that offers resumable uploads and sends no 104. It has nothing yet.
 fn offering(asked: &Asked) -> Vec<Act> {
@@ -121,8 +119,13 @@ fn over_http1_a_server_that_creates_nothing_gets_the_whole_file() -> TestResult 
     Ok(())
 }
 
+#[cfg(unix)]
 #[test]
 fn over_http1_an_upload_that_is_killed_is_resumed_by_the_same_command() -> TestResult {
+    use std::process::Stdio;
+
+    use crate::support::{Signal, signal, until};
+
     for stop in [Signal::Interrupt, Signal::Kill] {
         let server = Server::of_http1_with_options(|_, asked| offering(asked))?;
         let folder = folder()?;

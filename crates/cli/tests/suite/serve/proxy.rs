@@ -101,6 +101,7 @@ fn the_log_says_that_a_slow_upload_was_held_by_the_application() -> TestResult {
     fs::write(&file, vec![7; 24 << 20])?;
     let file = file.to_str().ok_or("a path")?;
     run(folder.path(), ["put", "--http2", file, &format!("{origin}/file")])?.succeeded();
+    assert!(site.line()?.contains("OPTIONS"));
     let line = site.line()?;
     assert!(line.contains(r#""cause":"this_side","origin_ms":"#), "{line}");
     assert!(line.contains(r#""held_by":"origin""#), "{line}");
