@@ -28,6 +28,7 @@
 //! | uploads | refused, discarded or stored: [`Uploads`]; unless [`Settings::overwrite`] is set, files are kept, and no other path changes its answer |
 //! | resumable uploads | [draft 12](https://datatracker.ietf.org/doc/draft-ietf-httpbis-resumable-upload/12/), also after a restart; over HTTP/2 announced by 104 under [`fullbore::Server`]. Insert [`LogUser`] into the requests of users: an upload is continued by the user who began it |
 //! | pages that were uploaded | sandboxed: `content-security-policy` |
+//! | digests | where uploads are stored, HEAD with `want-repr-digest: sha-256=10` is answered with `repr-digest` (RFC 9530) of a file |
 //! | forms | POST of multipart/form-data stores the files of the form |
 //! | access log | [`Log`] wraps this or any other service |
 //!
@@ -53,6 +54,7 @@ mod cache;
 mod compress;
 mod conditional;
 mod destination;
+mod digest;
 mod disk;
 mod encoding;
 mod entry;

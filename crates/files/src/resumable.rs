@@ -147,9 +147,7 @@ async fn begin(
         let mut response = interim_response();
         let headers = response.headers_mut();
         headers.insert(LOCATION, location.clone());
-        // Its content follows.
-        let age = entry.remaining_with(content.announced.unwrap_or(u64::MAX));
-        headers.extend(limit(largest, age).map(|limit| (UPLOAD_LIMIT.clone(), limit)));
+        headers.extend(limit(largest, entry.remaining()).map(|limit| (UPLOAD_LIMIT.clone(), limit)));
         if let Some(version) = version {
             headers.insert(INTEROP_VERSION.clone(), HeaderValue::from(version));
         }

@@ -28,7 +28,7 @@ use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shared::{FolderError, UploadTarget};
 use crate::uploads::Store;
-use crate::{files, form, respond, resumable, upload_reference, uploads};
+use crate::{digest, files, form, respond, resumable, upload_reference, uploads};
 
 /// The future of [`Files`].
 pub struct ServeFuture<D = Bytes> {
@@ -169,6 +169,13 @@ where
     let peer = Peer::of(request.extensions());
     let reads = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
     if reads && upload_reference::token(request.uri()).is_none() {
+        if digest::is_wanted(request.method(), request.headers()) && folders.current().takes_uploads() {
+            let (head, _) = request.into_parts();
+            let folders = Arc::clone(folders);
+            return Answer::Waiting(Box::pin(async move {
+                respond::finish(&Method::HEAD, read_with_digest(folders, head, peer).await)
+            }));
+        }
         let answered = files::answer_nonblocking(&folders.current(), Head::from(&request), peer);
         if let Some(response) = answered {
             return Answer::Ready(Some(respond::finish(request.method(), response)));
@@ -199,6 +206,14 @@ async fn read_file(folders: Arc<Folders>, head: Parts, peer: Option<Peer>) -> Fi
     let work = move || files::answer(&folders.find(), Head::from(&head), peer);
     let answered = jobs.begin(&Handle::current(), peer, work).await;
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
+}
+
+/// Answers HEAD with a digest of the file.
+async fn read_with_digest(folders: Arc<Folders>, head: Parts, peer: Option<Peer>) -> FileResponse {
+    let uri = head.uri.clone();
+    let response = read_file(Arc::clone(&folders), head, peer).await;
+    let shared = Arc::clone(&folders.current());
+    digest::add((&shared.root, &shared.digests), &uri, peer, response).await
 }
 
 async fn answer<B>(folders: Arc<Folders>, request: Request<B>, peer: Option<Peer>) -> FileResponse

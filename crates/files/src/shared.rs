@@ -13,6 +13,7 @@ use crate::buffers::{Buffers, Sizes};
 use crate::cache::Cache;
 use crate::compress::Compressing;
 use crate::destination::UploadFolder;
+use crate::digest;
 use crate::jobs::Jobs;
 use crate::reserved::Reserved;
 use crate::resolve::is_hidden;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) archives: Arc<Budget>,
     /// The memory of the directories of zip archives.
     pub(crate) zip_directories: Arc<Budget>,
+    /// What computes digests of files.
+    pub(crate) digests: Arc<Jobs>,
     pub(crate) uploads: UploadTarget,
     uploaded: Uploaded,
     pub(crate) upload_limits: Arc<UploadLimits>,
@@ -102,6 +105,11 @@ impl std::error::Error for FolderError {
 }
 
 impl Shared {
+    /// Whether uploads are stored.
+    pub(crate) fn takes_uploads(&self) -> bool {
+        matches!(self.uploads, UploadTarget::Directory(..))
+    }
+
     pub(crate) fn open(
         root: &Path,
         settings: Settings,
@@ -134,6 +142,7 @@ impl Shared {
             pages: Budget::new(settings.limits.all_listings_bytes),
             archives: Budget::of_slots(settings.limits.archives),
             zip_directories: Budget::new(settings.limits.zip_directories_bytes),
+            digests: digest::jobs(),
             upload_limits: UploadLimits::new(&settings, jobs),
             settings: Arc::new(settings),
             uploads,

@@ -2,6 +2,7 @@
 
 mod archives;
 mod cache;
+mod digests;
 mod encodings;
 mod files;
 #[cfg(unix)]

@@ -24,7 +24,8 @@ const FOLDER: &str = ".fullbore-uploads";
 /// How long an upload is kept after the last request that continued it: a night and a day.
 const IDLE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long an upload without a byte is kept: long enough for a client that asks for a resource first and then reads the file.
+/// How long an upload without a byte is kept: long enough for a client that asks for a resource first and then reads the file. Clients are
+/// told the age of others: they keep it with the reference, and then send content for hours.
 const EMPTY_AGE: Duration = Duration::from_secs(10 * 60);
 
 /// How long an upload is kept in all, so that nobody keeps one for good with a byte a day.
@@ -213,18 +214,12 @@ impl Entry {
         self.owner.as_deref() == owner && self.names == names
     }
 
-    /// How long it will be kept; `None` if its time is over.
+    /// How long it will be kept once it has a byte; `None` if its time is over.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        self.remaining_with(self.received.load(Ordering::Relaxed))
-    }
-
-    /// The same once it has so many bytes.
-    pub(crate) fn remaining_with(&self, received: u64) -> Option<Duration> {
-        let age = match received == 0 && !self.is_complete() {
-            true => EMPTY_AGE,
-            false => IDLE_AGE,
-        };
-        let idle = self.last.load(Ordering::Relaxed).saturating_add(age.as_secs());
+        let idle = self
+            .last
+            .load(Ordering::Relaxed)
+            .saturating_add(IDLE_AGE.as_secs());
         let end = idle.min(self.created.saturating_add(LONGEST_AGE.as_secs()));
         let left = end.checked_sub(now()).filter(|left| *left > 0);
         left.map(Duration::from_secs)
@@ -234,6 +229,16 @@ impl Entry {
     #[cfg(test)]
     pub(crate) fn is_in_progress(&self) -> bool {
         self.held.try_lock().is_err()
+    }
+
+    /// Whether its time is over.
+    fn is_expired(&self) -> bool {
+        let is_empty = self.received.load(Ordering::Relaxed) == 0 && !self.is_complete();
+        let end = self
+            .last
+            .load(Ordering::Relaxed)
+            .saturating_add(EMPTY_AGE.as_secs());
+        self.remaining().is_none() || is_empty && end <= now()
     }
 
     /// Makes the last request to continue it so much older.
@@ -644,13 +649,13 @@ fn may_give_way(folder: &Dir, entry: &Entry) -> bool {
 
 /// Whether the time of an upload is over, also if another process has continued it.
 fn is_over(folder: &Dir, entry: &Entry) -> bool {
-    if entry.remaining().is_some() {
+    if !entry.is_expired() {
         return false;
     }
     let (written, received) = part_state(folder, &entry.token.part()).unwrap_or_default();
     entry.last.fetch_max(written, Ordering::Relaxed);
     entry.has_received(received);
-    entry.remaining().is_none()
+    entry.is_expired()
 }
 
 /// Whether a file was left long ago.
