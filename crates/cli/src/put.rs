@@ -18,6 +18,7 @@
 //! | `answer` | the response's body in the JSON document |
 //! | `counted` | what the progress of many files shows of a body |
 //! | `tally` | the results of many files |
+//! | `withdrawn` | the content of a request that the server refuses before its end |
 
 mod answer;
 mod content;
@@ -39,6 +40,7 @@ mod upload_run;
 mod upload_state;
 
 use std::ffi::OsStr;
+mod withdrawn;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;

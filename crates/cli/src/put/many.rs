@@ -544,14 +544,15 @@ impl Uploader {
             let failure = Failure::new(Exit::BadUrl, format!("{shown}: {error}"));
             Broken::alone(Failed::permanent(failure))
         })?;
-        let mut cause = None;
+        let (mut cause, mut answered) = (None, None);
         loop {
             if let Some((resumption, body)) = continued.filter(|(resumption, _)| resumption.has_resource()) {
                 let is_first = cause.is_none();
                 let mut limit = TimeLimit::new(self.max_time);
                 let run = self.as_run();
                 match resumption.finish(run, &mut limit, body, cause.take()).await {
-                    End::Answered(response) => return self.answered(shown, response).await,
+                    // It may redirect, as the response to any other upload.
+                    End::Answered(response) => answered = Some(self.checked(shown, response).await?),
                     End::Lost => return Ok(()),
                     // This run has sent nothing yet.
                     End::Gone(_) if is_first => {}
@@ -573,7 +574,8 @@ impl Uploader {
             };
             let limit = TimeLimit::new(self.max_time);
             let begun = Instant::now();
-            let attempt = self.followed(&url, shown, length, modified, body, continued);
+            let head = self.head(&url, shown, length, modified);
+            let attempt = self.followed(head, modified, body, continued, answered.take());
             let broken = match limit.hold(shown, attempt).await {
                 Ok(Ok(())) => {
                     if let Some(bytes) = bytes {
@@ -620,20 +622,8 @@ impl Uploader {
         }
     }
 
-    /// Sends a file once, and follows redirects.
-    async fn followed<B>(
-        &self,
-        url: &Url,
-        shown: &str,
-        length: u64,
-        modified: Option<i64>,
-        body: &B,
-        continued: Continued<'_>,
-    ) -> Result<(), Broken>
-    where
-        B: Body<Data = Bytes> + Clone + Send + Unpin + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    /// The head of the first request.
+    fn head(&self, url: &Url, shown: &str, length: u64, modified: Option<i64>) -> Head {
         let mut head = Head {
             url: url.clone(),
             shown: shown.to_owned(),
@@ -643,12 +633,31 @@ impl Uploader {
         if let Some(second) = modified {
             head.fields.entry(&MODIFIED).or_insert(HeaderValue::from(second));
         }
+        head
+    }
+
+    /// Sends a file once, and follows redirects. `answered` is the response to an upload that was continued.
+    async fn followed<B>(
+        &self,
+        mut head: Head,
+        modified: Option<i64>,
+        body: &B,
+        continued: Continued<'_>,
+    ) -> Result<(), Broken>
+    where
+        B: Body<Data = Bytes> + Clone + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let mut followed = 0;
         loop {
-            let body = Counted::new(body.clone(), Some(&self.progress));
-            let response = self
-                .once(&head, Paced::new(body, self.rate.clone()), continued)
-                .await?;
+            let response = match answered.take() {
+                Some(response) => response,
+                None => {
+                    let body = Counted::new(body.clone(), Some(&self.progress));
+                    let paced = Paced::new(body, self.rate.clone());
+                    self.once(&head, paced, continued).await?
+                }
+            };
             let status = response.status();
             let found = (status, response.headers());
             let next = match status {
@@ -660,6 +669,7 @@ impl Uploader {
                     .map_err(|failure| Broken::alone(Failed::permanent(failure)))?,
             };
             let Some(next) = next else {
+        mut answered: Option<Response<Incoming>>,
                 let has_taken_time = response.headers().contains_key(&MODIFIED);
                 if modified.is_some() && !has_taken_time {
                     self.keeps_times.store(false, Ordering::Relaxed);
@@ -727,12 +737,6 @@ impl Uploader {
                 })
             }
         }
-    }
-
-    /// The response to an upload that was continued. A redirect is to its result.
-    async fn answered(&self, shown: &str, response: Response<Incoming>) -> Result<(), Broken> {
-        let response = self.checked(shown, response).await?;
-        self.drain(shown, response).await
     }
 
     /// Reads the response to its end, which says that it is whole.

@@ -43,6 +43,7 @@ use super::time_limit::TimeLimit;
 use super::upload_body::FileBody;
 use super::upload_run::Run;
 use super::upload_state::{Record, UploadState};
+use super::withdrawn::Withdrawn;
 
 /// What the server must have received since the last resumption, so that the next one is free. A server that breaks off after
 /// a few bytes each time is not asked again without end.
@@ -472,6 +473,10 @@ impl Resumption {
                         let text = format!("{}: {LOST}", self.shown);
                         run.progress.aside(|| run::complain(&text));
                     }
+                    if matches!(&end, End::Answered(response) if response.status().is_redirection()) {
+                        // The file may have to be sent elsewhere, as another upload.
+                        self.forget().await;
+                    }
                     let is_complete = matches!(end, End::Answered(_) | End::Lost);
                     self.is_complete.store(is_complete, Ordering::Relaxed);
                     return end;
@@ -640,7 +645,8 @@ impl Resumption {
             resource::append(&mut fields, offset, completes);
             fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
             let counted = Counted::new(part, (!run.is_single).then_some(run.progress));
-            let request = resource.request(Method::PATCH, fields, Paced::new(counted, run.rate.cloned()));
+            let (content, withdrawal) = Withdrawn::new(Paced::new(counted, run.rate.cloned()));
+            let request = resource.request(Method::PATCH, fields, content);
             let mut request = match request {
                 Ok(request) => request,
                 Err(failure) => return Round::Broken(Failed::permanent(failure)),
@@ -661,11 +667,13 @@ impl Resumption {
             let status = response.status();
             let limits = Limits::of(response.headers());
             let is_smaller = |limits: &Limits| limits.max_append.is_some_and(|most| most < length);
-            match resource::completeness(response.headers()) {
-                Some(true) => return Round::End(End::Answered(response)),
-                None if status.is_success() && completes => return Round::End(End::Answered(response)),
-                Some(false) if status.is_success() && completes => return Round::Conflict,
-                _ => {}
+            let completeness = resource::completeness(response.headers());
+            if completeness.unwrap_or(status.is_success() && completes) {
+                return Round::End(End::Answered(response));
+            }
+            withdrawal.end(status.is_success() && !completes).await;
+            if status.is_success() && completes {
+                return Round::Conflict;
             }
             if status.is_success() {
                 offset += length;

@@ -32,6 +32,9 @@ pub(super) struct FileVersion {
     length: u64,
     /// The time of modification, in nanoseconds since 1970, as text: JSON has no integers of this length.
     modified: Option<String>,
+    /// The time of the last change of the inode, in the same form. A program may set the time of modification back, but not this one.
+    #[serde(default)]
+    changed: Option<String>,
     inode: Option<u64>,
     device: Option<u64>,
 }
@@ -43,15 +46,17 @@ impl FileVersion {
             Err(before) => format!("-{}", before.duration().as_nanos()),
         };
         #[cfg(unix)]
-        let (inode, device) = {
+        let (inode, device, changed) = {
             use std::os::unix::fs::MetadataExt as _;
-            (Some(found.ino()), Some(found.dev()))
+            let changed = i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec());
+            (Some(found.ino()), Some(found.dev()), Some(changed.to_string()))
         };
         #[cfg(not(unix))]
-        let (inode, device) = (None, None);
+        let (inode, device, changed) = (None, None, None);
         Self {
             length: found.len(),
             modified: found.modified().ok().map(nanoseconds),
+            changed,
             inode,
             device,
         }
@@ -330,6 +335,13 @@ mod tests {
         std::fs::write(&path, "xyz")?;
         File::options().append(true).open(&path)?.set_modified(modified)?;
         assert_ne!(first, version()?, "another inode");
+        // Written again in place, with the length and the time of before.
+        let first = version()?;
+        File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|mut file| file.write_all(b"uvw").and_then(|()| file.set_modified(modified)))?;
+        assert_ne!(first, version()?, "another content");
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! against a server that does as a script says.
 
 use std::fs;
+use std::sync::Mutex;
 
 use serde_json::Value;
 
@@ -256,6 +257,86 @@ fn redirects_of_the_resource_are_followed_and_take_credentials_to_no_other_origi
     );
     assert_eq!(there[0].field("upload-draft-interop-version"), Some("8"));
     assert!(there[0].body == content()[HAD..], "another rest");
+    Ok(())
+}
+
+#[test]
+fn a_refusal_of_the_rest_before_its_end_ends_its_content() -> TestResult {
+    // The server goes on to read, and so knows what was sent.
+    for refusal in [
+        Act::Say(409, vec![("upload-offset", HAD.to_string())]),
+        say(503),
+        complete(201, false),
+    ] {
+        let refusal = Mutex::new(Some(refusal));
+        let server = Server::start(move |_, asked| match asked.method.as_str() {
+            "PATCH" => match refusal.lock().ok().and_then(|mut refusal| refusal.take()) {
+                Some(refusal) => vec![refusal, ALL],
+                None => once_broken(asked),
+            },
+            _ => once_broken(asked),
+        })?;
+        put(
+            folder()?.path(),
+            &server.url(),
+            &["--limit-rate", "16M", "--retry", "1"],
+        )?
+        .succeeded();
+        let lines = [
+            "PUT /file",
+            "HEAD /upload/1",
+            "PATCH /upload/1",
+            "HEAD /upload/1",
+            "PATCH /upload/1",
+        ];
+        assert_eq!(server.lines(), lines);
+        let asked = server.asked();
+        assert!(asked[2].body.len() < LENGTH - HAD, "the whole rest was sent");
+        assert!(asked[4].body == content()[HAD..], "another rest");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_redirect_after_the_last_byte_is_followed_for_one_file_and_for_many() -> TestResult {
+    for many in [false, true] {
+        for (status, is_sent_again) in [(307, true), (303, false)] {
+            let server = Server::start(move |_, asked| match asked.path.as_str() {
+                "/there" => vec![ALL, say(201)],
+                _ if asked.method == "PATCH" => {
+                    let fields = vec![
+                        ("upload-complete", "?1".to_owned()),
+                        ("location", "/there".to_owned()),
+                    ];
+                    vec![ALL, Act::Say(status, fields)]
+                }
+                _ => once_broken(asked),
+            })?;
+            let folder = folder()?;
+            let mut command = command(folder.path());
+            match many {
+                true => command.args(["put", "file", "--skip-existing", &format!("{}/", server.origin())]),
+                false => command.args(["put", "file", &server.url()]),
+            };
+            ended(&mut command)?.succeeded();
+            let mut lines = server.lines();
+            lines.retain(|line| !line.starts_with("GET /") || line == "GET /there");
+            let last = match (is_sent_again, many) {
+                (true, _) => Some("PUT /there"),
+                (false, false) => Some("GET /there"),
+                (false, true) => None,
+            };
+            let expected = ["PUT /file", "HEAD /upload/1", "PATCH /upload/1"];
+            let expected: Vec<_> = expected.into_iter().chain(last).collect();
+            let at = lines.len().saturating_sub(expected.len());
+            assert_eq!(lines[at..], expected, "{status} {many}");
+            if is_sent_again {
+                let sent = server.asked().pop().ok_or("nothing was asked")?;
+                assert!(sent.body == content(), "another body");
+            }
+            assert_eq!(records(folder.path())?, [""; 0]);
+        }
+    }
     Ok(())
 }
 
