@@ -84,6 +84,35 @@ pub(crate) fn digits(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
+/// The SHA-256 of these octets.
+pub(crate) fn sha256(octets: &[u8]) -> Vec<u8> {
+    ring::digest::digest(&SHA256, octets).as_ref().to_vec()
+}
+
+/// The SHA-256 of a file from its beginning to its end. Blocks.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn sha256_of(file: &File) -> io::Result<Vec<u8>> {
+    let mut context = Context::new(&SHA256);
+    read_into(&mut context, file)?;
+    Ok(context.finish().as_ref().to_vec())
+}
+
+/// Reads a file from its beginning to its end.
+fn read_into(context: &mut Context, mut file: &File) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => context.update(piece.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// The digest of a body that is being written, and the checksum that it should have. Computed on blocking threads.
 pub(crate) struct Digest {
     context: Context,
@@ -108,18 +137,9 @@ impl Digest {
     }
 
     /// Reads what a file has so far, to its end.
-    pub(crate) fn read(&mut self, mut file: &File) -> io::Result<()> {
+    pub(crate) fn read(&mut self, file: &File) -> io::Result<()> {
         self.restart();
-        file.seek(SeekFrom::Start(0))?;
-        let mut piece = vec![0; PIECE];
-        loop {
-            match file.read(&mut piece) {
-                Ok(0) => return Ok(()),
-                Ok(count) => self.context.update(piece.get(..count).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        read_into(&mut self.context, file)
     }
 
     /// Compares the digest of everything with the checksum.

@@ -11,18 +11,20 @@
 //! | `many` | the uploads of many files |
 //! | `tree` | the files of folders |
 //! | `existing` | what the server has (`--skip-existing`) |
+//! | `digests` | whether the server has a content (`--checksum`) |
 //! | `content` | reading small files |
 //! | `hop`, `time_limit` | one request of an upload; how long an attempt may take |
 //! | `gate` | how many uploads are under way |
 //! | `upload_run` | what all uploads of a run share |
 //! | `answer` | the response's body in the JSON document |
 //! | `counted` | what the progress of many files shows of a body |
-//! | `tally` | the results of many files |
 //! | `withdrawn` | the content of a request that the server refuses before its end |
+//! | `tally` | the results of many files |
 
 mod answer;
 mod content;
 mod counted;
+mod digests;
 mod existing;
 mod gate;
 mod hop;
@@ -38,9 +40,9 @@ mod tree;
 mod upload_body;
 mod upload_run;
 mod upload_state;
+mod withdrawn;
 
 use std::ffi::OsStr;
-mod withdrawn;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;

@@ -29,6 +29,8 @@ pub(super) struct Named {
     pub(super) path: PathBuf,
     /// Its place on the server, encoded.
     pub(super) place: String,
+    /// The server has one of the same size and another time.
+    pub(super) is_alike: bool,
 }
 
 /// What becomes of a file.
@@ -69,6 +71,7 @@ impl Reader {
             let file = Named {
                 path: batch.folder.path.join(name),
                 place: place_of(&batch.folder, name),
+                is_alike: false,
             };
             let Some(ready) = self.one(file, known) else {
                 self.left_out
@@ -87,10 +90,17 @@ impl Reader {
     }
 
     /// `None` for what is no file any more.
-    fn one(&self, file: Named, known: Option<Likeness>) -> Option<Ready> {
+    fn one(&self, mut file: Named, known: Option<Likeness>) -> Option<Ready> {
+        let mut is_alike = |bytes: u64| file.is_alike = known.is_some_and(|known| known.bytes == bytes);
         match self.content(&file.path, known) {
-            Ok(Found::Content(content)) => Some(Ready::Small(file, content)),
-            Ok(Found::Large) => Some(Ready::Large(file)),
+            Ok(Found::Content(content)) => {
+                is_alike(u64::try_from(content.bytes.len()).unwrap_or(u64::MAX));
+                Some(Ready::Small(file, content))
+            }
+            Ok(Found::Large(bytes)) => {
+                is_alike(bytes);
+                Some(Ready::Large(file))
+            }
             Ok(Found::Same) => Some(Ready::Same),
             Ok(Found::Special) => None,
             Ok(Found::Changing) => {
@@ -122,7 +132,7 @@ impl Reader {
                 found = file.metadata()?;
             }
             if found.len() > SMALL {
-                return Ok(Found::Large);
+                return Ok(Found::Large(found.len()));
             }
             let length = usize::try_from(found.len()).unwrap_or(usize::MAX);
             share = match share.take() {
@@ -152,7 +162,8 @@ impl Reader {
 
 enum Found {
     Content(Content),
-    Large,
+    /// So many bytes.
+    Large(u64),
     Same,
     Special,
     Changing,

@@ -39,6 +39,7 @@ use crate::volume::Volume;
 use super::READ_TIMEOUT;
 use super::content::{self, Content, Named, Reader, Ready};
 use super::counted::Counted;
+use super::digests::{Digests, Local};
 use super::existing::Existing;
 use super::gate::{Gate, PATIENCE, Window};
 use super::hop::MODIFIED;
@@ -138,6 +139,9 @@ pub(super) async fn run(
         base: address.url[..Position::AfterPath].to_owned(),
         query: address.url[Position::AfterPath..].to_owned(),
         fields: request_fields.of(&address),
+        digests: args
+            .checksum
+            .then(|| Digests::new(client.clone(), request_fields.of(&address))),
         request_fields,
         redirects: Redirects::from_args(&args.connection),
         offers: Offers::default(),
@@ -170,6 +174,11 @@ pub(super) async fn run(
             run::complain(&"the server keeps no times of files, so the next run sends them again");
         });
     }
+    if uploader.digests.as_ref().is_some_and(Digests::are_missing) && volume.prints_notes() {
+        uploader.progress.aside(|| {
+            run::complain(&"the server tells no SHA-256 of its files, so those of the same size and another time were sent");
+        });
+    }
     let waited = Waits::of(Direction::Sending, &client, Set::by(&args.connection)).await;
     // The closing line stands below the log.
     tally.set_ended();
@@ -194,7 +203,8 @@ struct Run {
 /// The end of an upload.
 struct Outcome {
     place: String,
-    result: Result<u64, Failure>,
+    /// How many bytes were sent; `None` if the server has the file.
+    result: Result<Option<u64>, Failure>,
     /// The other uploads would fail too.
     ends_run: bool,
 }
@@ -299,7 +309,8 @@ fn end(ended: Result<Outcome, JoinError>, tally: &mut Tally) -> bool {
     match ended {
         Ok(outcome) => {
             match outcome.result {
-                Ok(bytes) => tally.sent(bytes),
+                Ok(Some(bytes)) => tally.sent(bytes),
+                Ok(None) => tally.same(),
                 Err(failure) => tally.failed(&outcome.place, &failure),
             }
             outcome.ends_run
@@ -341,6 +352,8 @@ struct Uploader {
     /// Whether the server has said of each file that it has taken its time.
     keeps_times: AtomicBool,
     compares: bool,
+    /// With `--checksum`.
+    digests: Option<Digests>,
     progress: Arc<Progress>,
     leftovers: Arc<Leftovers>,
     /// Whether notes are printed.
@@ -375,6 +388,9 @@ impl Broken {
 impl Uploader {
     async fn small(&self, file: Named, content: Content) -> Outcome {
         let length = u64::try_from(content.bytes.len()).unwrap_or(u64::MAX);
+        if let Some(same) = self.same(&file, length, Local::Bytes(&content.bytes)).await {
+            return same;
+        }
         let body = Full::new(content.bytes);
         let outcome = self
             .upload(&file, length, content.modified, &body, None, || None)
@@ -404,6 +420,9 @@ impl Uploader {
             Ok(opened) => opened,
             Err(failure) => return local(failure),
         };
+        if let Some(same) = self.same(&file, found.len(), Local::File(&file.path)).await {
+            return same;
+        }
         let (source, mut sent) = upload_body::of_file(opened, &file.path, &found, 0);
         let UploadSource::File(body) = source else {
             return local(content::changed(&file.path));
@@ -444,6 +463,18 @@ impl Uploader {
             }
             _ => local(content::changed(&file.path)),
         }
+    }
+
+    /// The outcome of a file that the server has with another time, if that is known.
+    async fn same(&self, file: &Named, length: u64, local: Local<'_>) -> Option<Outcome> {
+        let digests = self.digests.as_ref().filter(|_| file.is_alike)?;
+        let place = self.shown(file);
+        let is_same = digests.are_equal(&place, length, local).await;
+        is_same.then_some(Outcome {
+            place,
+            result: Ok(None),
+            ends_run: false,
+        })
     }
 
     /// The upload of a large file, if it is one that can be continued.
@@ -510,7 +541,7 @@ impl Uploader {
             Ok(()) => {
                 self.succeeded.fetch_add(1, Ordering::Relaxed);
                 let resumed = continued.map_or(0, |(resumption, _)| resumption.resumed());
-                (Ok(length - resumed), false)
+                (Ok(Some(length - resumed)), false)
             }
             Err(broken) => (Err(broken.failed.failure), broken.ends_run),
         };
@@ -643,6 +674,7 @@ impl Uploader {
         modified: Option<i64>,
         body: &B,
         continued: Continued<'_>,
+        mut answered: Option<Response<Incoming>>,
     ) -> Result<(), Broken>
     where
         B: Body<Data = Bytes> + Clone + Send + Unpin + 'static,
@@ -669,7 +701,6 @@ impl Uploader {
                     .map_err(|failure| Broken::alone(Failed::permanent(failure)))?,
             };
             let Some(next) = next else {
-        mut answered: Option<Response<Incoming>>,
                 let has_taken_time = response.headers().contains_key(&MODIFIED);
                 if modified.is_some() && !has_taken_time {
                     self.keeps_times.store(false, Ordering::Relaxed);

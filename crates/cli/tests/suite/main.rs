@@ -25,6 +25,8 @@ mod log;
 mod network;
 mod pages;
 mod partial;
+#[cfg(unix)]
+mod put_checksum;
 #[cfg(target_os = "linux")]
 mod put_trees;
 mod recursive;
