@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod detached;
 pub(crate) mod error_body;
+mod finisher;
 pub(crate) mod gate;
 pub(crate) mod lists;
 pub(crate) mod netrc;

@@ -1,7 +1,7 @@
 //! Receives a body into its target, with few writes, bounded memory, and no wait for the disk.
 //!
 //! Chunks are gathered by reference. A blocking thread writes up to a MiB at a time while the next chunks are gathered. A
-//! small body is one job: create, write and rename. To standard output and devices, whose readers may wait for each line,
+//! small body is one job (`finisher`): create, write and rename. To standard output and devices, whose readers may wait for each line,
 //! everything that has arrived is written as soon as no more has. `partial_file` is the blocking half.
 
 use std::future::poll_fn;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::exit::{Exit, Failure};
 use crate::run::Leftovers;
 
+use super::finisher::Finisher;
 use super::partial_file::{PartialFile, Shared};
 use super::parts::Parts;
 use super::progress::Share;
@@ -44,6 +45,7 @@ pub(crate) struct Disk {
     /// The most bytes that a body may have, decoded.
     most: Option<u64>,
     decoders: Decoders,
+    finisher: Arc<Finisher>,
 }
 
 impl Disk {
@@ -58,6 +60,7 @@ impl Disk {
             limit: None,
             most: None,
             decoders: Decoders::default(),
+            finisher: Arc::default(),
         }
     }
 
@@ -364,7 +367,9 @@ impl<'a> BodyWriter<'a> {
         let batch = std::mem::take(&mut self.batch);
         match self.file.take() {
             None => Ok(()),
-            Some(file) => file_job(move || file.finish(&batch.chunks)).await,
+            // A pipe may wait for its reader, and no other file is to wait with it.
+            Some(file) if self.prompt => file_job(move || file.finish(&batch.chunks)).await,
+            Some(file) => self.disk.finisher.run(move || file.finish(&batch.chunks)).await,
         }
     }
 }
