@@ -89,9 +89,9 @@ class TestStore(StoreTests[Any, cpu.Buffer]):
 
     @pytest.fixture
     def store_kwargs(self, served: servers.Http2) -> Iterator[dict[str, Any]]:
-        root = served.folder / "root"
+        root = served.folder / "data.zarr"
         root.mkdir()
-        yield {"url": f"{served.url.rstrip('/')}/root"}
+        yield {"url": f"{served.url.rstrip('/')}/data.zarr"}
         shutil.rmtree(root)
 
     async def set(self, store: Any, key: str, value: Buffer) -> None:
