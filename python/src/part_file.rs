@@ -140,7 +140,7 @@ fn take_over(path: &Path) -> Option<File> {
         use std::os::unix::fs::OpenOptionsExt;
         // A pipe would wait for a reader.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        options.custom_flags(flags.bits().cast_signed());
+        options.custom_flags(flags.bits() as i32);
     }
     let file = options.open(path).ok()?;
     let found = file.metadata().ok()?;
