@@ -278,8 +278,10 @@ const NAMED_URL_BYTES: usize = 500;
 #[derive(Default)]
 struct TakenNames {
     keys: (RandomState, RandomState),
-    urls: Mutex<HashMap<(u64, u64), Option<Box<str>>>>,
+    urls: Mutex<HashMap<NameHash, Option<Box<str>>>>,
 }
+
+type NameHash = (u64, u64);
 
 impl TakenNames {
     /// Takes a name for a URL.
@@ -304,7 +306,7 @@ impl TakenNames {
         urls.insert(self.hash(OsStr::new(name)), None).is_none()
     }
 
-    fn hash(&self, name: &OsStr) -> (u64, u64) {
+    fn hash(&self, name: &OsStr) -> NameHash {
         (self.keys.0.hash_one(name), self.keys.1.hash_one(name))
     }
 }
