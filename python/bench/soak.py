@@ -26,7 +26,7 @@ TASKS = 10_000
 GROUP = 500
 FILES = 200
 #: No round takes this long: a task that is not over by then is stuck.
-LONGEST_ROUND = 120.0
+LONGEST_ROUND = 300.0
 WORKERS = 4
 #: Rows and columns of the array, in chunks of 10 by 100.
 SHAPE = (2000, 10_000)
