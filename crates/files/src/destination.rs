@@ -133,10 +133,7 @@ impl Destination {
     /// # Errors
     /// The error of the system. The folders that were made are removed again.
     pub(crate) fn make(&self) -> io::Result<Made> {
-        let mut made = Made {
-            directory: Arc::clone(&self.root),
-            folders: Vec::new(),
-        };
+        let mut made = Made::found(Arc::clone(&self.root));
         match self.open(self.folders.len()) {
             Ok(directory) => {
                 made.directory = directory;
@@ -175,6 +172,14 @@ impl Destination {
 }
 
 impl Made {
+    /// A folder that exists.
+    pub(crate) fn found(directory: Arc<Dir>) -> Made {
+        Made {
+            directory,
+            folders: Vec::new(),
+        }
+    }
+
     /// Removes the folders that were made, unless somebody has put something into them.
     pub(crate) fn undo(self) {
         for (parent, name) in self.folders.into_iter().rev() {

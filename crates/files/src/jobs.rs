@@ -3,8 +3,9 @@
 //! Operations that may wait for a disk run on the runtime's blocking threads, whose queue is first come, first served. A
 //! peer that requests ten thousand files would delay all others. So each peer has a few jobs in that queue at a time. Its
 //! other jobs wait here without a thread, and are dropped with their streams. Jobs that keep a processor busy have a limit
-//! for all peers too, for which peers wait in turn. Called by `service`, `file_body`, `compress`, `uploads` and `writer`.
+//! for all peers too, for which peers wait in turn. `turns` has the queue of a peer. Called by `service`, `file_body`, `compress`, `uploads` and `writer`.
 
+use std::fmt;
 use std::future::Future;
 use std::hash::BuildHasher as _;
 use std::io;
@@ -17,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::peer::Peer;
+use crate::turns::{Haste, Turn, Turns};
 
 /// The number of shares. Peers whose hashes collide share one. The hash has a random key, so a peer cannot choose whose
 /// share it uses.
@@ -25,34 +27,47 @@ const SHARES: usize = 256;
 /// The jobs of a service.
 #[derive(Debug)]
 pub(crate) struct Jobs {
-    shares: Vec<Arc<Semaphore>>,
-    /// How many jobs run at a time.
-    all: Option<Arc<Semaphore>>,
+    kind: Kind,
     hashing: std::hash::RandomState,
     #[cfg(test)]
     begun: std::sync::atomic::AtomicUsize,
 }
 
-/// A job that waits or runs. Dropping it cancels a job that has not begun.
 #[derive(Debug)]
-pub(crate) struct Job<T>(JoinHandle<Option<T>>);
+enum Kind {
+    /// Each peer has some threads.
+    Shares(Vec<Arc<Turns>>),
+    /// Jobs of each peer run at a time, and jobs of all peers, for which the peers wait in turn.
+    Limited(Vec<Arc<Semaphore>>, Arc<Semaphore>),
+}
+
+/// A job that waits or runs. Dropping it cancels a job that has not begun, unless it is [kept](Job::keep).
+pub(crate) struct Job<T>(Doing<T>);
+
+enum Doing<T> {
+    Thread(JoinHandle<Option<T>>),
+    Turn(Turn<T>),
+    Kept(JoinHandle<Option<T>>),
+    Done,
+}
 
 impl Jobs {
     /// Each peer has at most `most` jobs at a time, and at least one.
     pub(crate) fn new(most: usize) -> Arc<Jobs> {
-        Jobs::with(most, None)
+        let most = most.max(1);
+        Jobs::of(Kind::Shares((0..SHARES).map(|_| Turns::new(most)).collect()))
     }
 
     /// The same, and at most `all` jobs run at a time.
     pub(crate) fn limited(most: usize, all: usize) -> Arc<Jobs> {
-        Jobs::with(most, Some(Arc::new(Semaphore::new(all))))
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        let shares = (0..SHARES).map(|_| Arc::new(Semaphore::new(most))).collect();
+        Jobs::of(Kind::Limited(shares, Arc::new(Semaphore::new(all))))
     }
 
-    fn with(most: usize, all: Option<Arc<Semaphore>>) -> Arc<Jobs> {
-        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+    fn of(kind: Kind) -> Arc<Jobs> {
         Arc::new(Jobs {
-            shares: (0..SHARES).map(|_| Arc::new(Semaphore::new(most))).collect(),
-            all,
+            kind,
             hashing: std::hash::RandomState::new(),
             #[cfg(test)]
             begun: std::sync::atomic::AtomicUsize::new(0),
@@ -66,31 +81,40 @@ impl Jobs {
         peer: Option<Peer>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Job<T> {
+        self.begin_in(Haste::Now, runtime, peer, work)
+    }
+
+    /// The same; `haste` is that of the peer's jobs where all peers together have no limit.
+    pub(crate) fn begin_in<T: Send + 'static>(
+        self: &Arc<Self>,
+        haste: Haste,
+        runtime: &Handle,
+        peer: Option<Peer>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Job<T> {
         let jobs = Arc::clone(self);
-        let work = move |permits: Permits| {
+        let work = move || {
             jobs.count();
-            let done = work();
-            drop(permits);
-            Some(done)
+            work()
         };
-        let share = peer.and_then(|peer| self.share(peer)).cloned();
-        let all = self.all.clone();
-        match Permits::try_take(share.as_ref(), all.as_ref()) {
-            Some(permits) => Job(runtime.spawn_blocking(move || work(permits))),
-            None => {
-                let threads = runtime.clone();
-                Job(runtime.spawn(async move {
-                    let permits = Permits::take(share, all).await?;
-                    let mut job = Job(threads.spawn_blocking(move || work(permits)));
-                    (&mut job).await.ok()
-                }))
+        let share = peer.map(|peer| self.share(peer));
+        match (&self.kind, share) {
+            (Kind::Shares(shares), Some(share)) => match shares.get(share) {
+                Some(turns) => Job(Doing::Turn(turns.begin(runtime, haste, work))),
+                None => Job(Doing::Thread(runtime.spawn_blocking(move || Some(work())))),
+            },
+            (Kind::Shares(_), None) => Job(Doing::Thread(runtime.spawn_blocking(move || Some(work())))),
+            (Kind::Limited(shares, all), share) => {
+                let share = share.and_then(|share| shares.get(share)).cloned();
+                limited(runtime, share, Arc::clone(all), work)
             }
         }
     }
 
-    fn share(&self, peer: Peer) -> Option<&Arc<Semaphore>> {
-        let at = self.hashing.hash_one(peer) % SHARES as u64;
-        self.shares.get(usize::try_from(at).ok()?)
+    /// The place of the peer's share.
+    fn share(&self, peer: Peer) -> usize {
+        // Below the number of shares.
+        (self.hashing.hash_one(peer) % SHARES as u64) as usize
     }
 
     fn count(&self) {
@@ -105,36 +129,70 @@ impl Jobs {
     }
 }
 
+/// Runs `work` once the peer's share and the limit of all jobs allow it.
+fn limited<T: Send + 'static>(
+    runtime: &Handle,
+    share: Option<Arc<Semaphore>>,
+    all: Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Job<T> {
+    let work = move |permits: Permits| {
+        let done = work();
+        drop(permits);
+        Some(done)
+    };
+    Job(Doing::Thread(match Permits::try_take(share.as_ref(), &all) {
+        Some(permits) => runtime.spawn_blocking(move || work(permits)),
+        None => {
+            let threads = runtime.clone();
+            runtime.spawn(async move {
+                let permits = Permits::take(share, all).await?;
+                let mut job = Job(Doing::Thread(threads.spawn_blocking(move || work(permits))));
+                (&mut job).await.ok()
+            })
+        }
+    }))
+}
+
 /// That a job may run: the permit of the peer's share, and that of all jobs. Held until it has run.
 struct Permits {
     _share: Option<OwnedSemaphorePermit>,
-    _all: Option<OwnedSemaphorePermit>,
+    _all: OwnedSemaphorePermit,
 }
 
 impl Permits {
     /// `None` if the job has to wait for one of them.
-    fn try_take(share: Option<&Arc<Semaphore>>, all: Option<&Arc<Semaphore>>) -> Option<Permits> {
-        let take = |of: Option<&Arc<Semaphore>>| {
-            let permit = of.map(|of| Arc::clone(of).try_acquire_owned());
-            permit.transpose().ok()
-        };
+    fn try_take(share: Option<&Arc<Semaphore>>, all: &Arc<Semaphore>) -> Option<Permits> {
+        let share = share.map(|share| Arc::clone(share).try_acquire_owned());
         Some(Permits {
-            _share: take(share)?,
-            _all: take(all)?,
+            _share: share.transpose().ok()?,
+            _all: Arc::clone(all).try_acquire_owned().ok()?,
         })
     }
 
     /// A peer waits for the limit of all jobs only with what its share allows.
-    async fn take(share: Option<Arc<Semaphore>>, all: Option<Arc<Semaphore>>) -> Option<Permits> {
-        let take = async |of: Option<Arc<Semaphore>>| match of {
-            // It is never closed.
-            Some(of) => of.acquire_owned().await.ok().map(Some),
-            None => Some(None),
+    async fn take(share: Option<Arc<Semaphore>>, all: Arc<Semaphore>) -> Option<Permits> {
+        // They are never closed.
+        let share = match share {
+            Some(share) => Some(share.acquire_owned().await.ok()?),
+            None => None,
         };
         Some(Permits {
-            _share: take(share).await?,
-            _all: take(all).await?,
+            _share: share,
+            _all: all.acquire_owned().await.ok()?,
         })
+    }
+}
+
+impl<T> Job<T> {
+    /// Does the job even if this is dropped.
+    pub(crate) fn keep(mut self) -> Self {
+        self.0 = match std::mem::replace(&mut self.0, Doing::Done) {
+            Doing::Turn(turn) => Doing::Turn(turn.keep()),
+            Doing::Thread(thread) => Doing::Kept(thread),
+            other => other,
+        };
+        self
     }
 }
 
@@ -142,7 +200,12 @@ impl<T> Future for Job<T> {
     type Output = io::Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        Pin::new(&mut self.0).poll(cx).map(|done| match done {
+        let thread = match &mut self.0 {
+            Doing::Turn(turn) => return Pin::new(turn).poll(cx),
+            Doing::Thread(thread) | Doing::Kept(thread) => thread,
+            Doing::Done => return Poll::Ready(Err(io::Error::other("a blocking job is over"))),
+        };
+        Pin::new(thread).poll(cx).map(|done| match done {
             Ok(Some(done)) => Ok(done),
             Ok(None) => Err(io::Error::other("a blocking job was cancelled")),
             Err(lost) => Err(io::Error::other(lost)),
@@ -152,7 +215,15 @@ impl<T> Future for Job<T> {
 
 impl<T> Drop for Job<T> {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Doing::Thread(thread) = &self.0 {
+            thread.abort();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Job<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").finish_non_exhaustive()
     }
 }
 
@@ -173,7 +244,7 @@ mod tests {
         let runtime = Handle::current();
         let (crowd, other) = (peer("10.0.0.1"), peer("10.0.0.2"));
         // Two that share a hash are one peer here.
-        let other = match std::ptr::eq(jobs.share(crowd).unwrap(), jobs.share(other).unwrap()) {
+        let other = match jobs.share(crowd) == jobs.share(other) {
             true => None,
             false => Some(other),
         };
@@ -222,8 +293,8 @@ mod tests {
         for job in others {
             job.await.unwrap();
         }
-        let share = |address: &str| jobs.share(peer(address)).unwrap();
-        if !Arc::ptr_eq(share("10.0.0.1"), share("10.0.0.2")) {
+        let share = |address: &str| jobs.share(peer(address));
+        if share("10.0.0.1") != share("10.0.0.2") {
             let order = order.lock().unwrap();
             let at = order.iter().position(|name| *name == "other").unwrap();
             assert!(at <= 1, "{order:?}");

@@ -93,6 +93,7 @@ mod store;
 mod sublists;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod unfinished;
 mod upload_limits;
 mod upload_reference;

@@ -295,6 +295,7 @@ pub(crate) async fn begin(
         .limits
         .jobs()
         .begin(&Handle::current(), destination.peer, work);
+    // The folder may be another one when the first bytes have arrived.
     job.await.map_err(|_| not_stored())??;
     Ok(writer)
 }
@@ -313,14 +314,14 @@ where
     length.end()
 }
 
-/// Checks the upload against the existing file of that name, and against the disk. Blocks.
+/// Checks the upload against the existing file of that name, and against the disk. Returns its folder, if that exists. Blocks.
 pub(crate) fn may_begin(
     limits: &UploadLimits,
     destination: &Destination,
     announced: u64,
     replace: bool,
     check: impl FnOnce(Option<&Validators>) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+) -> Result<Option<Arc<Dir>>, Refusal> {
     let nearest = destination.nearest().map_err(|error| io_failure(&error))?;
     let (directory, name) = (&*nearest.directory, &destination.name);
     let (mut exists, mut validators) = (false, None);
@@ -330,7 +331,11 @@ pub(crate) fn may_begin(
             return Err(is_a_folder());
         }
         exists = existing.is_ok();
-        validators = self::existing(directory, name).map_err(|error| failure(&error))?;
+        // Where there is nothing, there is nothing to open.
+        let is_missing = existing.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if !is_missing {
+            validators = self::existing(directory, name).map_err(|error| failure(&error))?;
+        }
     }
     check(validators.as_ref())?;
     if exists && !replace {
@@ -345,7 +350,8 @@ pub(crate) fn may_begin(
         return Err(name_reserved());
     }
     let checked = limits.check_new(directory, announced);
-    checked.map_err(|error| io_failure(&error))
+    checked.map_err(|error| io_failure(&error))?;
+    Ok(nearest.missing.is_empty().then_some(nearest.directory))
 }
 
 /// The validators of the file that GET would serve under this name. Blocks.

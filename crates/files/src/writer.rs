@@ -16,9 +16,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::aside::MAX_SLICES;
 use crate::budget::Share;
-use crate::destination::Destination;
+use crate::destination::{Destination, Made};
 use crate::jobs::Job;
 use crate::store::{Kept, ModifiedSecond, PendingFile, Published};
+use crate::turns::Haste;
 use crate::upload_limits::UploadLimits;
 
 /// Why an upload cannot be stored.
@@ -37,8 +38,8 @@ pub(crate) enum Failure {
     Lost,
 }
 
-/// Checks an upload before its first bytes are written. Blocks.
-pub(crate) type Check = Box<dyn FnOnce() -> Result<(), Failure> + Send>;
+/// Checks an upload before its first bytes are written. Returns its folder, if that exists. Blocks.
+pub(crate) type Check = Box<dyn FnOnce() -> Result<Option<Arc<Dir>>, Failure> + Send>;
 
 /// What a request demands of the existing file of this name in this folder. Blocks.
 pub(crate) type Demand = Box<dyn FnOnce(&Dir, &str) -> Result<(), Failure> + Send>;
@@ -171,16 +172,16 @@ impl Writer {
         let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
         let check = self.check.take();
         self.state = WriteState::Writing(self.begin_job(move || {
-            check.map_or(Ok(()), |check| check())?;
-            let written = begun.write(&limits, &destination, &batch);
+            let folder = check.map_or(Ok(None), |check| check())?;
+            let written = begun.write(&limits, &destination, folder.as_ref(), &batch);
             written.map_err(Failure::Io)?;
             Ok(begun)
         }));
         Ok(())
     }
 
-    /// Writes the last batch and gives the file its name; with `replace`, in place of an existing file. This runs in a
-    /// task of its own: a complete upload is stored even if its peer disconnects now.
+    /// Writes the last batch and gives the file its name; with `replace`, in place of an existing file. A complete upload is
+    /// stored even if its peer disconnects now.
     ///
     /// # Errors
     /// As [`Self::push`], [`PendingFile::publish`] and `demand`.
@@ -190,27 +191,36 @@ impl Writer {
         demand: Option<Demand>,
     ) -> Result<Published, Failure> {
         self.begin()?;
-        let task = tokio::spawn(async move {
-            let mut begun = self.ready().await?;
-            let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
-            let batch = std::mem::take(&mut self.batch);
-            let check = self.check.take();
-            let job = self.begin_job(move || {
-                check.map_or(Ok(()), |check| check())?;
-                let written = begun.write(&limits, &destination, &batch);
-                written.map_err(Failure::Io)?;
-                // A file system without such times has the upload's.
-                let is_dated = self.modified.zip(begun.file.as_mut());
-                let is_dated = is_dated.is_some_and(|(second, file)| file.set_modified(second));
-                let published = begun.publish(&limits, &destination, replace, demand)?;
-                Ok(Published {
-                    is_dated,
-                    ..published
-                })
-            });
-            job.await.map_err(|_| Failure::Lost)?
-        });
+        // Most uploads are one batch, and take no task.
+        if matches!(self.state, WriteState::Ready(_)) {
+            return self.finish(replace, demand).await;
+        }
+        let task = tokio::spawn(async move { self.finish(replace, demand).await });
         task.await.map_err(|_| Failure::Lost)?
+    }
+
+    /// What was written before is complete, or this is in a task of its own.
+    async fn finish(mut self, replace: bool, demand: Option<Demand>) -> Result<Published, Failure> {
+        let mut begun = self.ready().await?;
+        let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
+        let batch = std::mem::take(&mut self.batch);
+        let (check, modified) = (self.check.take(), self.modified);
+        let work = move || {
+            let folder = check.map_or(Ok(None), |check| check())?;
+            let written = begun.write(&limits, &destination, folder.as_ref(), &batch);
+            written.map_err(Failure::Io)?;
+            // A file system without such times has the upload's.
+            let is_dated = modified.zip(begun.file.as_mut());
+            let is_dated = is_dated.is_some_and(|(second, file)| file.set_modified(second));
+            let published = begun.publish(&limits, &destination, folder, replace, demand)?;
+            Ok(Published {
+                is_dated,
+                ..published
+            })
+        };
+        let (runtime, peer) = (Handle::current(), self.destination.peer);
+        let job = self.limits.jobs().begin_in(Haste::Soon, &runtime, peer, work);
+        job.keep().await.map_err(|_| Failure::Lost)?
     }
 
     /// Removes the file, before the peer receives the response.
@@ -263,20 +273,32 @@ impl Writer {
 }
 
 impl Begun {
-    /// Appends a batch; creates the file first if needed. Blocks.
-    fn write(&mut self, limits: &UploadLimits, destination: &Destination, batch: &[Bytes]) -> io::Result<()> {
+    /// Appends a batch; creates the file first if needed, in this folder of the upload if the caller has just found it, and room on
+    /// its disk. Blocks.
+    fn write(
+        &mut self,
+        limits: &UploadLimits,
+        destination: &Destination,
+        folder: Option<&Arc<Dir>>,
+        batch: &[Bytes],
+    ) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             empty => empty.insert(match &self.kept {
                 Some(kept) => PendingFile::resume(kept)?,
                 None => {
-                    let nearest = destination.nearest()?.directory;
+                    let nearest = match folder {
+                        Some(folder) => Arc::clone(folder),
+                        None => destination.nearest()?.directory,
+                    };
                     PendingFile::create(&nearest, &destination.name)?
                 }
             }),
         };
         let bytes: usize = batch.iter().map(Bytes::len).sum();
-        limits.check_more(file.file(), bytes as u64)?;
+        if folder.is_none() {
+            limits.check_more(file.file(), bytes as u64)?;
+        }
         file.write(batch)?;
         self.written += bytes as u64;
         Ok(())
@@ -286,6 +308,7 @@ impl Begun {
         self,
         limits: &UploadLimits,
         destination: &Destination,
+        folder: Option<Arc<Dir>>,
         replace: bool,
         demand: Option<Demand>,
     ) -> Result<Published, Failure> {
@@ -293,7 +316,10 @@ impl Begun {
         let Some(file) = file else {
             return Err(Failure::Io(io::ErrorKind::NotFound.into()));
         };
-        let made = destination.make().map_err(Failure::Io)?;
+        let made = match folder {
+            Some(folder) => Made::found(folder),
+            None => destination.make().map_err(Failure::Io)?,
+        };
         let (directory, name) = (&*made.directory, &*destination.name);
         let reserved = &destination.reserved;
         // Of two uploads that depend on what exists, the second one meets the file of the first.
