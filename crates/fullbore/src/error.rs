@@ -63,6 +63,9 @@ pub enum ErrorKind {
     Canceled,
     /// The memory budget is exhausted.
     Budget,
+    /// More requests wait for a connection than
+    /// [`ClientBuilder::max_waiting_requests`](crate::ClientBuilder::max_waiting_requests) allows. This one was not sent.
+    Busy,
     /// A receive window was to become smaller than it is.
     WindowShrinks,
     /// The status of a response is an error ([`Response::error_for_status`](crate::client::Response::error_for_status)).
@@ -96,6 +99,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Timeout => "timed out",
             ErrorKind::Canceled => "request canceled",
             ErrorKind::Budget => "the memory budget is exhausted",
+            ErrorKind::Busy => "too many requests wait",
             ErrorKind::WindowShrinks => "a receive window cannot shrink",
             ErrorKind::Status => "the server answered with an error",
             ErrorKind::Redirect => "the redirect cannot be followed",

@@ -15,6 +15,7 @@ use tokio::io::ReadHalf;
 use tokio::sync::oneshot;
 use tokio_util::io::poll_read_buf;
 
+use crate::fields;
 use crate::instances::UnderWay;
 use crate::settings::{Failure, Settings};
 
@@ -84,9 +85,16 @@ impl Body for ProxyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.source {
             Source::Origin(body, held) => {
-                let frame = ready!(Pin::new(body).poll_frame(cx));
+                let mut frame = ready!(Pin::new(body).poll_frame(cx));
+                if let Some(Ok(Some(trailers))) = frame
+                    .as_mut()
+                    .map(|frame| frame.as_mut().map(Frame::trailers_mut))
+                {
+                    fields::remove_from_trailers(trailers);
+                }
                 if let Some(Err(error)) = &frame {
                     if let Some(held) = held.take() {
+                        held.under_way.broke_off();
                         held.settings.report(&Failure {
                             origin: Some(&held.under_way.origin().name),
                             status: None,

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::instances::Instances;
 use crate::origin::{InvalidOrigin, Target};
 use crate::proxy::Proxy;
-use crate::settings::{Failure, OriginHost, Settings};
+use crate::settings::{Failure, InstanceChange, OriginHost, Settings};
 
 /// An application is near: a lost SYN is sent again after one second and after three.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -25,6 +25,10 @@ const IDLE: Duration = Duration::from_secs(4);
 
 /// Over HTTP/1.1 each request under way has one. The ports towards one address are some 28,000.
 const CONNECTIONS: u32 = 512;
+
+/// So many requests wait for one of these connections, or while the first is opened: eight for each. Each holds a stream of its
+/// client and a few KiB, and one more would wait for eight others at least.
+const WAITING: u32 = 4_096;
 
 /// The windows towards an origin, which is near: a window of 256 KiB carries a gigabyte a second over a quarter of a
 /// millisecond. They grow for an origin that is far, while the client keeps up.
@@ -62,6 +66,7 @@ impl ProxyBuilder {
             .response_timeout(Some(FIRST_OCTET))
             .pool_idle_timeout(IDLE)
             .max_connections(CONNECTIONS)
+            .max_waiting_requests(Some(WAITING))
             .max_idle_http1_connections(CONNECTIONS)
             .max_repeats(1)
             // A stream of messages may be silent for hours.
@@ -80,6 +85,7 @@ impl ProxyBuilder {
                 host: OriginHost::OfClient,
                 trusted: Vec::new(),
                 on_failure: None,
+                on_change: None,
             },
         }
     }
@@ -124,6 +130,7 @@ impl ProxyBuilder {
     /// | [`response_timeout`](ClientBuilder::response_timeout) | 60 s |
     /// | [`pool_idle_timeout`](ClientBuilder::pool_idle_timeout) | 4 s; Node closes after 5 |
     /// | [`max_connections`](ClientBuilder::max_connections) | 512 to each instance |
+    /// | [`max_waiting_requests`](ClientBuilder::max_waiting_requests) | 4,096 for each instance; a further one is 503 |
     /// | [`max_repeats`](ClientBuilder::max_repeats) | 1 |
     ///
     /// ```
@@ -144,6 +151,12 @@ impl ProxyBuilder {
     /// Calls `hook` with each request that the origin did not answer, and each response that broke off. It must not block.
     pub fn on_failure(mut self, hook: impl Fn(&Failure<'_>) + Send + Sync + 'static) -> Self {
         self.settings.on_failure = Some(Arc::new(hook));
+        self
+    }
+
+    /// Calls `hook` when one of several instances is left out, and when it answers again. It must not block.
+    pub fn on_instance(mut self, hook: impl Fn(&InstanceChange<'_>) + Send + Sync + 'static) -> Self {
+        self.settings.on_change = Some(Arc::new(hook));
         self
     }
 

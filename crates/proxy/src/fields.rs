@@ -1,8 +1,10 @@
 //! Fields that speak of one connection and are not passed on (RFC 9110 section 7.6.1), and those that a gateway itself reads.
 
+use std::net::Ipv6Addr;
+
 use http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE, VIA,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{Method, Version};
 
@@ -19,6 +21,11 @@ const OF_CONNECTION: [HeaderName; 8] = [
 
 /// The fields that say how long a message is and to whom it is: `connection` cannot name them.
 const NEVER_NAMED: [&str; 4] = ["content-length", "host", "te", "trailer"];
+
+/// The fields that trailers cannot have, besides those of a connection: an origin that reads them would take them for those of the
+/// message (RFC 9110 section 6.5.1). Node ends its connection at `connection: close` in trailers, and answers the next request,
+/// another client's, with 400.
+const NEVER_TRAILERS: [HeaderName; 5] = [AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER];
 
 /// How often a message may have passed a fullbore proxy. More is a circle.
 const MOST_HOPS: usize = 16;
@@ -42,6 +49,45 @@ pub(crate) fn remove_of_connection(headers: &mut HeaderMap) {
             headers.insert(TE, HeaderValue::from_static("trailers"));
         }
     }
+}
+
+/// Removes from trailers what speaks of the connection, and what frames, addresses or authorizes a message.
+pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
+    remove_of_connection(trailers);
+    for name in &NEVER_TRAILERS {
+        trailers.remove(name);
+    }
+}
+
+/// Whether all names are tokens (RFC 9110 section 5.1). [`HeaderName`] takes a quote too.
+pub(crate) fn are_tokens(headers: &HeaderMap) -> bool {
+    headers.keys().all(|name| !name.as_str().contains('"'))
+}
+
+/// Whether a host has the form of RFC 3986 section 3.2.2, perhaps with a port. An empty one says that there is none.
+pub(crate) fn is_host(value: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(value) else {
+        return false;
+    };
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => {
+            if address.parse::<Ipv6Addr>().is_err() {
+                return false;
+            }
+            ("", port)
+        }
+        None => match text.find(':') {
+            Some(at) => text.split_at(at),
+            None => (text, ""),
+        },
+    };
+    let is_of_name = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&octet);
+    let is_port = match port.strip_prefix(':') {
+        Some("") => true,
+        Some(port) => port.bytes().all(|octet| octet.is_ascii_digit()) && port.parse::<u16>().is_ok(),
+        None => port.is_empty(),
+    };
+    host.bytes().all(is_of_name) && is_port
 }
 
 /// Whether the body has another transfer coding than `chunked`, which was removed already.
@@ -172,6 +218,48 @@ mod tests {
             ("trailer", "x-sum"),
         ];
         assert_eq!(left(&fields).len(), 3);
+    }
+
+    #[test]
+    fn trailers_say_nothing_of_the_connection_and_the_message() {
+        let mut trailers = headers(&[
+            ("connection", "close, x-one"),
+            ("x-one", "1"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
+            ("host", "h"),
+            ("authorization", "Basic eDp5"),
+            ("grpc-status", "0"),
+        ]);
+        remove_from_trailers(&mut trailers);
+        assert_eq!(trailers.keys().collect::<Vec<_>>(), ["grpc-status"]);
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_or_without_a_port() {
+        for (host, is_one) in [
+            ("h", true),
+            ("a.example:8443", true),
+            ("192.0.2.1:", true),
+            ("[::1]", true),
+            ("[::1]:65535", true),
+            ("", true),
+            ("h:65536", false),
+            ("h:+1", false),
+            ("h:port", false),
+            ("h:80:90", false),
+            ("[::1", false),
+            ("::1", false),
+            ("::1]", false),
+            ("[::1]x", false),
+            ("[h]", false),
+            ("u@h", false),
+            ("h/x", false),
+            ("h x", false),
+            ("\u{e9}", false),
+        ] {
+            assert_eq!(is_host(host.as_bytes()), is_one, "{host}");
+        }
     }
 
     #[test]

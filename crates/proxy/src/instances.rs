@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use fullbore::ext::OriginTime;
+use http::StatusCode;
 use tokio::time::Instant;
 
+use crate::figures::{Figures, InstanceFigures};
 use crate::origin::Origin;
+use crate::settings::Change;
 
 /// So many failures in a row leave an instance out. One may be an accident of a single connection.
 const MOST_FAILURES: u32 = 3;
@@ -34,6 +37,9 @@ struct Instance {
     out_until: AtomicU64,
     /// A check of its health says that it cannot answer.
     unhealthy: AtomicBool,
+    /// The operator was told that it is left out.
+    is_told: AtomicBool,
+    figures: Figures,
 }
 
 /// What is known of an instance.
@@ -46,6 +52,12 @@ pub struct InstanceStats {
     pub requests: usize,
     /// Whether it gets requests: it neither failed repeatedly nor a check of its health.
     pub in_use: bool,
+    /// Connections that take requests.
+    pub connections: usize,
+    /// Requests that wait for a connection, or for a stream of one.
+    pub waiting: usize,
+    /// How it has answered so far.
+    pub figures: InstanceFigures,
 }
 
 /// A request under way at an instance. Dropping it ends the count.
@@ -64,6 +76,8 @@ impl Instances {
             failures: AtomicU32::new(0),
             out_until: AtomicU64::new(0),
             unhealthy: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+            figures: Figures::default(),
         };
         Arc::new(Self {
             all: origins.into_iter().map(instance).collect(),
@@ -105,16 +119,33 @@ impl Instances {
         &self.all[index].origin
     }
 
-    pub(crate) fn set_healthy(&self, index: usize, healthy: bool) {
-        self.all[index].unhealthy.store(!healthy, Ordering::Relaxed);
+    /// Sets what a check of its health says. Returns what the operator is to be told.
+    pub(crate) fn set_healthy(&self, index: usize, healthy: bool) -> Option<Change> {
+        let instance = &self.all[index];
+        instance.unhealthy.store(!healthy, Ordering::Relaxed);
+        match healthy {
+            true => instance.is_back(),
+            false => self.is_out(instance),
+        }
+    }
+
+    /// What to tell of an instance that is left out. One that has no other is never left out.
+    fn is_out(&self, instance: &Instance) -> Option<Change> {
+        (self.len() > 1 && !instance.is_told.swap(true, Ordering::Relaxed)).then_some(Change::LeftOut)
     }
 
     pub(crate) fn stats(&self) -> Vec<InstanceStats> {
         let now = self.now();
-        let stats = |instance: &Instance| InstanceStats {
-            origin: instance.origin.name.clone(),
-            requests: instance.under_way.load(Ordering::Relaxed),
-            in_use: instance.is_in_use(now),
+        let stats = |instance: &Instance| {
+            let pools = instance.origin.stats();
+            InstanceStats {
+                origin: instance.origin.name.clone(),
+                requests: instance.under_way.load(Ordering::Relaxed),
+                in_use: instance.is_in_use(now),
+                connections: pools.iter().map(|pool| pool.connections).sum(),
+                waiting: pools.iter().map(|pool| pool.waiting).sum(),
+                figures: instance.figures.read(),
+            }
         };
         self.all.iter().map(stats).collect()
     }
@@ -127,6 +158,12 @@ impl Instances {
 impl Instance {
     fn is_in_use(&self, now: u64) -> bool {
         !self.unhealthy.load(Ordering::Relaxed) && self.out_until.load(Ordering::Relaxed) <= now
+    }
+
+    /// What to tell of an instance that answers.
+    fn is_back(&self) -> Option<Change> {
+        let is_told = self.is_told.load(Ordering::Relaxed) && self.is_told.swap(false, Ordering::Relaxed);
+        is_told.then_some(Change::Back)
     }
 }
 
@@ -159,25 +196,48 @@ impl UnderWay {
         OriginTime(self.since.elapsed())
     }
 
-    /// The instance has answered, whatever it said.
-    pub(crate) fn answered(&self) {
-        let failures = &self.instance().failures;
-        if failures.load(Ordering::Relaxed) > 0 {
-            failures.store(0, Ordering::Relaxed);
+    /// The instance has answered, whatever it said. Returns what the operator is to be told.
+    pub(crate) fn answered(&self) -> Option<Change> {
+        let instance = self.instance();
+        instance.figures.add_answer(self.since.elapsed());
+        if instance.failures.load(Ordering::Relaxed) > 0 {
+            instance.failures.store(0, Ordering::Relaxed);
         }
+        instance.is_back()
     }
 
-    /// It could not be reached, or gave no answer.
-    pub(crate) fn failed(&self) {
-        let failures = self
-            .instance()
+    /// It could not be reached, or gave no answer. Returns what the operator is to be told.
+    pub(crate) fn failed(&self) -> Option<Change> {
+        let instance = self.instance();
+        let failures = instance
             .failures
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1);
-        if failures >= MOST_FAILURES {
-            let until = self.instances.now() + LEFT_OUT.as_millis() as u64;
-            self.instance().out_until.store(until, Ordering::Relaxed);
+        if failures < MOST_FAILURES {
+            return None;
         }
+        let now = self.instances.now();
+        let until = now + LEFT_OUT.as_millis() as u64;
+        // Requests that were under way fail too, and are no further ejection.
+        if instance.out_until.swap(until, Ordering::Relaxed) <= now {
+            instance.figures.add_ejection();
+        }
+        self.instances.is_out(instance)
+    }
+
+    /// The client is answered with this status in its place.
+    pub(crate) fn refused(&self, status: StatusCode) {
+        self.instance().figures.add_failure(status);
+    }
+
+    /// Its response broke off.
+    pub(crate) fn broke_off(&self) {
+        self.instance().figures.add_broken();
+    }
+
+    /// The request goes to another instance.
+    pub(crate) fn passed_on(&self) {
+        self.instance().figures.add_repeat();
     }
 
     fn instance(&self) -> &Instance {

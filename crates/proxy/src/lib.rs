@@ -42,6 +42,7 @@
 mod body;
 mod builder;
 mod fields;
+mod figures;
 mod forwarded;
 mod instances;
 mod origin;
@@ -53,9 +54,10 @@ mod upgrade;
 
 pub use self::body::ProxyBody;
 pub use self::builder::{BuildError, ProxyBuilder};
+pub use self::figures::{ANSWER_BOUNDS, InstanceFigures};
 pub use self::instances::InstanceStats;
 pub use self::proxy::{Proxy, ProxyFuture};
-pub use self::settings::Failure;
+pub use self::settings::{Change, Failure, InstanceChange};
 
 /// The guide's snippet, compiled.
 #[cfg(doctest)]

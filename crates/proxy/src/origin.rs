@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fullbore::client::OriginStats;
 use fullbore::settings::HttpVersions;
 use fullbore::{Client, ClientBuilder};
 use http::Uri;
@@ -138,6 +139,13 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// Of all its connections.
+    pub(crate) fn stats(&self) -> Vec<OriginStats> {
+        let mut stats = self.client.stats();
+        stats.extend(self.upgrades.iter().flat_map(Client::stats));
+        stats
+    }
+
     /// For requests.
     pub(crate) fn client(&self) -> &Client {
         &self.client

@@ -1,6 +1,7 @@
 //! The service: one request on its way to an origin, and the response on its way back.
 
 use std::convert::Infallible;
+use std::error::Error as StdError;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use fullbore::client::on_informational;
 use fullbore::server::{Informational, PeerAddr};
 use fullbore::{BoxError, ErrorKind, Incoming};
 use http::header::{CONTENT_LENGTH, EXPECT, HOST, UPGRADE};
+use http::uri::Scheme;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
@@ -25,7 +27,7 @@ use crate::forwarded;
 use crate::instances::{InstanceStats, Instances, UnderWay};
 use crate::refusal::Refusal;
 use crate::request_body::{Gate, Kept};
-use crate::settings::{Failure, OriginHost, Settings};
+use crate::settings::{Change, Failure, OriginHost, Settings};
 use crate::upgrade::{self, LateBody, Wish};
 
 /// How often the health of an instance is checked, and how long it may take to answer.
@@ -52,10 +54,12 @@ impl Proxy {
     pub async fn check_health(self, path: String) {
         let check = |index: usize| {
             let (instances, path) = (Arc::clone(&self.instances), path.clone());
+            let settings = Arc::clone(&self.settings);
             async move {
                 loop {
                     let healthy = is_healthy(&instances, index, &path).await;
-                    instances.set_healthy(index, healthy);
+                    let change = instances.set_healthy(index, healthy);
+                    settings.report_change(change, &instances.origin(index).name, None);
                     tokio::time::sleep(HEALTH_EVERY).await;
                 }
             }
@@ -160,12 +164,15 @@ impl Exchange {
         let (head, body) = request.into_parts();
         let mut head = Request::from_parts(head, ());
         let answered = match self.prepare(&mut head, body.is_end_stream()) {
-            Ok(Wish::Nothing | Wish::Stream) => self.pass_on(head, body).await,
+            Ok(Wish::Nothing | Wish::Stream) => self.pass_on(head, body, None).await,
             Ok(Wish::Upgrade(client, protocol)) => self.upgrade(head, client, protocol).await,
             Ok(Wish::WebSocket) => self.web_socket(head, body).await,
             Err(refusal) => Err((refusal, None)),
         };
         answered.unwrap_or_else(|(refusal, under_way)| {
+            if let Some(under_way) = &under_way {
+                under_way.refused(refusal.status);
+            }
             if refusal.status.is_server_error() {
                 let origin = under_way.as_ref().map(UnderWay::origin);
                 self.proxy.settings.report(&Failure {
@@ -199,6 +206,7 @@ impl Exchange {
             Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
             None => head.headers().get(HOST).cloned(),
         };
+        is_clear(head, host.as_ref())?;
         let headers = head.headers_mut();
         fields::remove_of_connection(headers);
         if fields::add_hop(headers, version) {
@@ -220,8 +228,13 @@ impl Exchange {
         Ok(wish)
     }
 
-    /// Passes a request on. If its instance cannot be reached, another one has it.
-    async fn pass_on<B>(&self, mut head: Request<()>, body: B) -> Result<Response<ProxyBody>, Refused>
+    /// Passes a request on. If its instance cannot be reached, another one has it. `failed` could not be reached already.
+    async fn pass_on<B>(
+        &self,
+        mut head: Request<()>,
+        body: B,
+        mut failed: Option<usize>,
+    ) -> Result<Response<ProxyBody>, Refused>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -230,7 +243,6 @@ impl Exchange {
         let gate = kept.is_some() && expects_continue(&head);
         let gate = gate.then(Arc::<Gate>::default);
         self.listen(&mut head, gate.as_ref());
-        let mut failed = None;
         loop {
             let mut under_way = self.proxy.instances.pick(failed);
             let may_repeat = failed.is_none() && self.proxy.instances.len() > 1;
@@ -260,27 +272,50 @@ impl Exchange {
                 Ok(response) => return self.answered(response, under_way),
                 Err(error) => {
                     let is_begun = kept.as_ref().is_some_and(Kept::is_begun);
-                    let refused = failed_with(&error, under_way);
-                    if !(may_repeat && error.is_connect() && !is_begun) {
-                        return Err(refused);
+                    let refused = self.failed_with(&error, under_way);
+                    match self.next_after(&refused, failed) {
+                        Some(index) if !is_begun => failed = Some(index),
+                        _ => return Err(refused),
                     }
-                    failed = refused.1.map(|under_way| under_way.index());
                 }
             }
         }
     }
 
-    /// Passes on that a connection of HTTP/1.1 is to be upgraded.
+    /// Passes on that a connection of HTTP/1.1 is to be upgraded. If its instance cannot be reached, another one is asked.
     async fn upgrade(
         &self,
-        mut head: Request<()>,
+        head: Request<()>,
         client: OnUpgrade,
         protocol: HeaderValue,
     ) -> Result<Response<ProxyBody>, Refused> {
-        let under_way = self.proxy.instances.pick(None);
-        if under_way.origin().is_http2 {
-            return self.connect(head, under_way, client, &protocol).await;
+        let mut failed = None;
+        loop {
+            let under_way = self.proxy.instances.pick(failed);
+            let (attempt, client) = (head.clone(), client.clone());
+            let answer = match under_way.origin().is_http2 {
+                true => self.connect(attempt, under_way, client, &protocol).await,
+                false => self.switch(attempt, under_way, client, protocol.clone()).await,
+            };
+            match answer
+                .as_ref()
+                .err()
+                .and_then(|refused| self.next_after(refused, failed))
+            {
+                Some(index) => failed = Some(index),
+                None => return answer,
+            }
         }
+    }
+
+    /// Passes on that a connection is to be upgraded, to an origin of HTTP/1.1.
+    async fn switch(
+        &self,
+        mut head: Request<()>,
+        under_way: UnderWay,
+        client: OnUpgrade,
+        protocol: HeaderValue,
+    ) -> Result<Response<ProxyBody>, Refused> {
         upgrade::ask(head.headers_mut(), protocol.clone());
         let mut response = self.send_upgrade(head, &under_way).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -318,7 +353,7 @@ impl Exchange {
         let sent = under_way.origin().client().request(head.map(|()| body)).await;
         let response = match sent {
             Ok(response) => response,
-            Err(error) => return Err(failed_with(&error, under_way)),
+            Err(error) => return Err(self.failed_with(&error, under_way)),
         };
         if !response.status().is_success() {
             return self.answered(response, under_way);
@@ -340,18 +375,28 @@ impl Exchange {
     }
 
     /// Passes a WebSocket of HTTP/2 on.
-    async fn web_socket<B>(&self, mut head: Request<()>, body: B) -> Result<Response<ProxyBody>, Refused>
+    async fn web_socket<B>(&self, head: Request<()>, body: B) -> Result<Response<ProxyBody>, Refused>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let under_way = self.proxy.instances.pick(None);
-        if under_way.origin().is_http2 {
-            drop(under_way);
-            return self.pass_on(head, body).await;
-        }
-        let accept = upgrade::ask_for_web_socket(&mut head);
-        let mut response = self.send_upgrade(head, &under_way).await?;
+        let mut failed = None;
+        let (mut response, under_way, accept) = loop {
+            let under_way = self.proxy.instances.pick(failed);
+            if under_way.origin().is_http2 {
+                drop(under_way);
+                return self.pass_on(head, body, failed).await;
+            }
+            let mut attempt = head.clone();
+            let accept = upgrade::ask_for_web_socket(&mut attempt);
+            match self.send_upgrade(attempt, &under_way).await {
+                Ok(response) => break (response, under_way, accept),
+                Err(refused) => match self.next_after(&refused, failed) {
+                    Some(index) => failed = Some(index),
+                    None => return Err(refused),
+                },
+            }
+        };
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return match response.status().is_success() {
                 // The client would take it for a WebSocket.
@@ -392,7 +437,7 @@ impl Exchange {
             .upgrades()
             .request(head.map(|()| Nothing))
             .await;
-        sent.map_err(|error| failed_with(&error, under_way.another()))
+        sent.map_err(|error| self.failed_with(&error, under_way.another()))
     }
 
     /// Passes informational responses to the client. 100 (Continue) opens the body, and the client gets its own when that is read.
@@ -425,7 +470,7 @@ impl Exchange {
             let refusal = Refusal::bad_answer("its transfer-encoding is another one than chunked");
             return Err((refusal, Some(under_way)));
         }
-        under_way.answered();
+        self.report_change(under_way.answered(), &under_way, None);
         response.extensions_mut().insert(under_way.waited());
         let held = self.held(under_way);
         Ok(for_client(response.map(|body| ProxyBody::origin(body, held))))
@@ -438,9 +483,38 @@ impl Exchange {
         under_way: &UnderWay,
         body: ProxyBody,
     ) -> Response<ProxyBody> {
-        under_way.answered();
+        self.report_change(under_way.answered(), under_way, None);
         response.extensions_mut().insert(under_way.waited());
         for_client(response.map(|_| body))
+    }
+
+    /// A request failed at an instance.
+    fn failed_with(&self, error: &fullbore::Error, under_way: UnderWay) -> Refused {
+        let is_its_fault = error.is_connect()
+            || error.is_timeout()
+            || error.is_closed()
+            || matches!(error.kind(), ErrorKind::Refused | ErrorKind::Protocol);
+        if is_its_fault {
+            self.report_change(under_way.failed(), &under_way, Some(error.without_url()));
+        }
+        (Refusal::of_error(error), Some(under_way))
+    }
+
+    /// The instance that is not to have a request again which another one may have: nothing of it was sent, and it is the
+    /// first that failed.
+    fn next_after(&self, (refusal, under_way): &Refused, failed: Option<usize>) -> Option<usize> {
+        let under_way = under_way.as_ref()?;
+        let may_repeat = failed.is_none() && refusal.is_unsent && self.proxy.instances.len() > 1;
+        may_repeat.then(|| {
+            under_way.passed_on();
+            under_way.index()
+        })
+    }
+
+    fn report_change(&self, change: Option<Change>, under_way: &UnderWay, error: Option<&fullbore::Error>) {
+        let error = error.map(|error| error as &(dyn StdError + 'static));
+        let settings = &self.proxy.settings;
+        settings.report_change(change, &under_way.origin().name, error);
     }
 
     fn held(&self, under_way: UnderWay) -> Held {
@@ -466,16 +540,21 @@ fn on_to(under_way: &UnderWay, mut head: Request<()>) -> Result<Request<()>, htt
     Ok(head)
 }
 
-/// A request failed at an instance.
-fn failed_with(error: &fullbore::Error, under_way: UnderWay) -> Refused {
-    let is_its_fault = error.is_connect()
-        || error.is_timeout()
-        || error.is_closed()
-        || matches!(error.kind(), ErrorKind::Refused | ErrorKind::Protocol);
-    if is_its_fault {
-        under_way.failed();
+/// Refuses what an origin could read in another way: a host that is none, a scheme that is not of HTTP, and names of fields that
+/// HTTP/1.1 does not have.
+fn is_clear(head: &Request<()>, host: Option<&HeaderValue>) -> Result<(), Refusal> {
+    let refuse = |says| Err(Refusal::of_request(StatusCode::BAD_REQUEST, says));
+    if host.is_some_and(|host| !fields::is_host(host.as_bytes())) {
+        return refuse("The host of the request is invalid.");
     }
-    (Refusal::of_error(error), Some(under_way))
+    let scheme = head.uri().scheme();
+    if scheme.is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS) {
+        return refuse("The scheme of the request is neither http nor https.");
+    }
+    match fields::are_tokens(head.headers()) {
+        true => Ok(()),
+        false => refuse("The name of a field is invalid."),
+    }
 }
 
 fn expects_continue(head: &Request<()>) -> bool {

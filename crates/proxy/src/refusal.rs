@@ -14,6 +14,8 @@ pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     says: &'static str,
     pub(crate) error: BoxError,
+    /// Nothing of the request was sent: another instance may have it.
+    pub(crate) is_unsent: bool,
 }
 
 impl Refusal {
@@ -23,6 +25,7 @@ impl Refusal {
             status,
             says,
             error: says.into(),
+            is_unsent: false,
         }
     }
 
@@ -32,6 +35,7 @@ impl Refusal {
             status: StatusCode::BAD_GATEWAY,
             says: "The application gave no valid answer.",
             error: error.into(),
+            is_unsent: false,
         }
     }
 
@@ -42,7 +46,7 @@ impl Refusal {
                 StatusCode::GATEWAY_TIMEOUT,
                 "The application did not answer in time.",
             ),
-            ErrorKind::Refused | ErrorKind::Budget | ErrorKind::Canceled => (
+            ErrorKind::Refused | ErrorKind::Budget | ErrorKind::Busy | ErrorKind::Canceled => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The application takes no request at the moment.",
             ),
@@ -62,6 +66,7 @@ impl Refusal {
             says,
             // The instance is named beside it.
             error: error.without_url().clone().into(),
+            is_unsent: error.is_connect() || error.kind() == ErrorKind::Busy,
         }
     }
 

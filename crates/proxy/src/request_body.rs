@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::forwarded;
+use crate::{fields, forwarded};
 
 /// How long a body waits for 100 (Continue), as curl's. Origins that do not know the expectation send none (RFC 9110 section
 /// 10.1.1).
@@ -113,6 +113,7 @@ where
         if let Some(Ok(frame)) = &mut frame {
             if let Some(trailers) = frame.trailers_mut() {
                 forwarded::remove_from_trailers(trailers);
+                fields::remove_from_trailers(trailers);
             }
         }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))

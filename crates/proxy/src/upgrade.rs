@@ -10,6 +10,7 @@
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use sha1::{Digest as _, Sha1};
-use tokio::io::{AsyncWriteExt as _, WriteHalf};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, WriteHalf};
 use tokio::sync::oneshot;
 
 use crate::body::{Reading, Tunnel};
@@ -154,12 +155,48 @@ fn new_key() -> String {
     STANDARD.encode([random(), random()].concat())
 }
 
-/// Joins two connections until both have ended.
+/// How long a side of a tunnel may take nothing of what is there for it. Then both ends are closed: whether the other side is
+/// still there is not known while nothing is read from it. A tunnel without data waits for nothing.
+const TAKES_NOTHING: Duration = Duration::from_secs(60);
+
+/// Joins two connections until both have ended, or one takes nothing for [`TAKES_NOTHING`].
 pub(crate) async fn join(client: OnUpgrade, origin: OnUpgrade) {
     let (Ok(client), Ok(origin)) = (client.await, origin.await) else {
         return;
     };
-    let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(origin)).await;
+    let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
+    let (from_origin, to_origin) = tokio::io::split(TokioIo::new(origin));
+    let _ = tokio::try_join!(carry(from_client, to_origin), carry(from_origin, to_client));
+}
+
+/// Carries what one side sends to the other, and its end.
+async fn carry(from: Tunnel, mut to: WriteHalf<TokioIo<Upgraded>>) -> io::Result<()> {
+    let mut reading = Reading::new(from);
+    while let Some(frame) = std::future::poll_fn(|cx| reading.poll_frame(cx)).await {
+        if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+            write_whole(&mut to, &data).await?;
+        }
+    }
+    to.shutdown().await
+}
+
+/// Writes all of `data`.
+///
+/// # Errors
+/// Nothing of it is taken for [`TAKES_NOTHING`].
+async fn write_whole<W: AsyncWrite + Unpin>(to: &mut W, mut data: &[u8]) -> io::Result<()> {
+    while !data.is_empty() {
+        match tokio::time::timeout(TAKES_NOTHING, to.write(data)).await {
+            Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => data = &data[count?..],
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+    // TLS keeps what it has taken until then.
+    match tokio::time::timeout(TAKES_NOTHING, to.flush()).await {
+        Ok(flushed) => flushed,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
 /// How long the origin gets what the client still sends once the response has ended. Then its connection is closed.
@@ -196,7 +233,7 @@ where
             None => break,
         };
         if let Ok(data) = data {
-            if tunnel.write_all(&data).await.is_err() {
+            if write_whole(&mut tunnel, &data).await.is_err() {
                 return;
             }
         }
@@ -264,6 +301,30 @@ mod tests {
         ] {
             assert_eq!(may_upgrade_to(protocol.as_bytes()), may, "{protocol}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_side_of_a_tunnel_that_takes_nothing_ends_it_and_a_slow_one_does_not() {
+        use tokio::io::AsyncReadExt as _;
+
+        let (mut writer, mut reader) = tokio::io::duplex(4);
+        let slow = tokio::spawn(async move {
+            let mut octets = [0; 4];
+            for _ in 0..3 {
+                tokio::time::sleep(TAKES_NOTHING - Duration::from_secs(1)).await;
+                reader.read_exact(&mut octets).await.expect("octets");
+            }
+            reader
+        });
+        write_whole(&mut writer, &[7; 12]).await.expect("it is slow");
+        let reader = slow.await.expect("it reads");
+        let begun = tokio::time::Instant::now();
+        let error = write_whole(&mut writer, &[7; 12])
+            .await
+            .expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed().as_secs(), TAKES_NOTHING.as_secs());
+        drop(reader);
     }
 
     #[test]

@@ -102,6 +102,27 @@ async fn a_silent_origin_is_504_from_the_end_of_the_request_on() {
 }
 
 #[tokio::test]
+async fn an_origin_that_sends_its_head_octet_by_octet_has_no_more_time_than_a_silent_one() {
+    let site = raw_origin(|_, mut stream| async move {
+        head(&mut stream).await;
+        for octet in b"HTTP/1.1 200 OK\r\nX: ".iter().chain(std::iter::repeat(&b'a')) {
+            if stream.write_u8(*octet).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let soon_late =
+        |client: fullbore::ClientBuilder| client.response_timeout(Some(Duration::from_millis(150)));
+    let front = Front::new(Proxy::builder().to(&urls(&site)[0]).client(soon_late)).await;
+    let told = fails(&front, StatusCode::GATEWAY_TIMEOUT).await;
+    // The limit on the head itself, 30 s, says something else.
+    assert!(told[0].contains("did not respond"), "{told:?}");
+    assert_eq!(front.proxy.stats()[0].figures.timeouts, 4);
+}
+
+#[tokio::test]
 async fn an_origin_of_http_2_that_refuses_is_503_and_one_that_fails_502() {
     for (code, status) in [(7, StatusCode::SERVICE_UNAVAILABLE), (2, StatusCode::BAD_GATEWAY)] {
         let site = raw_origin(move |_, stream| async move {

@@ -1,16 +1,21 @@
 //! Several equal instances of an application.
 
-use fullbore::{BoxError, Incoming};
-use fullbore_proxy::Proxy;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fullbore::{BoxError, ClientBuilder, Incoming};
+use fullbore_proxy::{Change, Proxy, ProxyBuilder};
 use fullbore_testing::frames::{HEADERS, RST_STREAM};
 use fullbore_testing::peer::Peer;
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use crate::support::{Front, VERSIONS, client, full, get, origin, post, raw_origin, soon, text, urls};
 
 /// An address at which nobody listens.
-fn absent() -> String {
+pub(crate) fn absent() -> String {
     let site = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", site.local_addr().unwrap())
 }
@@ -102,6 +107,130 @@ async fn an_instance_that_says_it_is_not_healthy_gets_no_requests() {
         assert_eq!(text(response.into_body()).await, "well");
     }
     checking.abort();
+}
+
+/// What the operator is told of instances.
+type Changes = Arc<Mutex<Vec<(Change, String)>>>;
+
+fn noting_changes(builder: ProxyBuilder) -> (ProxyBuilder, Changes) {
+    let changes = Changes::default();
+    let book = Arc::clone(&changes);
+    let builder = builder.on_instance(move |change| {
+        let line = (change.change, change.to_string());
+        book.lock().unwrap().push(line);
+    });
+    (builder, changes)
+}
+
+#[tokio::test]
+async fn a_dead_instance_that_another_covers_is_told_once_and_counted() {
+    let site = origin(|_: Request<Incoming>| async { Ok::<_, BoxError>(Response::new(full("well"))) }).await;
+    let builder = Proxy::builder().to(&absent()).to(&urls(&site)[0]);
+    let (builder, changes) = noting_changes(builder);
+    let front = Front::new(builder).await;
+    let client = client(VERSIONS[1]);
+    for _ in 0..20 {
+        let response = soon(client.request(get(&front.url("/")))).await.unwrap();
+        assert_eq!(text(response.into_body()).await, "well");
+    }
+    assert_eq!(front.told(), [""; 0]);
+    let changes = std::mem::take(&mut *changes.lock().unwrap());
+    let [(Change::LeftOut, line)] = &changes[..] else {
+        panic!("{changes:?}");
+    };
+    let stats = front.proxy.stats();
+    let start = format!(
+        "{} gets no requests until it answers: cannot connect",
+        stats[0].origin
+    );
+    assert!(line.starts_with(&start), "{line}");
+    let [dead, live] = [&stats[0].figures, &stats[1].figures];
+    assert_eq!((dead.repeats, dead.ejections), (3, 1), "{dead:?}");
+    assert_eq!((dead.bad_gateway, dead.answers.iter().sum()), (0, 0), "{dead:?}");
+    assert_eq!(
+        (live.answers.iter().sum::<u64>(), live.repeats),
+        (20, 0),
+        "{live:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_instance_that_comes_back_is_told() {
+    let sick = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&sick);
+    let one = origin(move |_: Request<Incoming>| {
+        let status = if state.load(Ordering::Relaxed) { 503 } else { 204 };
+        async move { Ok::<_, BoxError>(Response::builder().status(status).body(full(""))?) }
+    })
+    .await;
+    let other = origin(|_: Request<Incoming>| async { Ok::<_, BoxError>(Response::new(full(""))) }).await;
+    let (builder, changes) = noting_changes(Proxy::builder().to(&urls(&one)[0]).to(&urls(&other)[0]));
+    let front = Front::new(builder).await;
+    let checks = || tokio::spawn(front.proxy.clone().check_health("/".to_owned()));
+    let told = |count: usize| {
+        let changes = Arc::clone(&changes);
+        soon(async move {
+            while changes.lock().unwrap().len() < count {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+    };
+    let checking = checks();
+    told(1).await;
+    checking.abort();
+    sick.store(false, Ordering::Relaxed);
+    // The first check is made at once.
+    let checking = checks();
+    told(2).await;
+    checking.abort();
+    let changes = changes.lock().unwrap().clone();
+    assert_eq!([changes[0].0, changes[1].0], [Change::LeftOut, Change::Back]);
+    assert!(changes[0].1.contains("check of its health"), "{changes:?}");
+    assert!(changes[1].1.ends_with(" answers again"), "{changes:?}");
+}
+
+#[tokio::test]
+async fn a_request_too_many_that_would_wait_is_503_and_says_when_to_come_again() {
+    let turns = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&turns);
+    let site = origin(move |_: Request<Incoming>| {
+        let held = Arc::clone(&held);
+        async move {
+            held.acquire().await?.forget();
+            Ok::<_, BoxError>(Response::new(full("")))
+        }
+    })
+    .await;
+    let few = |client: ClientBuilder| client.max_connections(1).max_waiting_requests(Some(2));
+    let front = Front::new(Proxy::builder().to(&urls(&site)[0]).client(few)).await;
+    let client = client(VERSIONS[1]);
+    let mut asking = JoinSet::new();
+    for waiting in 0..3 {
+        let (client, url) = (client.clone(), front.url("/"));
+        asking.spawn(async move { client.request(get(&url)).await });
+        soon(async {
+            let is_there = || {
+                let stats = &front.proxy.stats()[0];
+                stats.requests == waiting + 1 && stats.connections == 1 && stats.waiting == waiting
+            };
+            while !is_there() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+    }
+    let response = soon(client.request(get(&front.url("/")))).await.unwrap();
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "1");
+    let told = front.told();
+    assert!(told[0].contains("max_waiting_requests"), "{told:?}");
+    assert_eq!(front.proxy.stats()[0].figures.unavailable, 1);
+    turns.add_permits(4);
+    while let Some(asked) = soon(asking.join_next()).await {
+        assert_eq!(asked.unwrap().unwrap().status(), 200);
+    }
+    let response = soon(client.request(get(&front.url("/")))).await.unwrap();
+    assert_eq!(response.status(), 200);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use fullbore::ext::Protocol;
 use fullbore::server::WebSockets;
 use fullbore::{BoxError, Server};
+use fullbore_proxy::Proxy;
 use futures_util::{SinkExt, StreamExt};
 use http::{Method, Request};
 use http_body_util::BodyExt;
@@ -16,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
+use crate::instances::absent;
 use crate::support::{Front, Site, VERSIONS, boxed, client, get, head, raw_origin, soon, urls};
 
 /// An application that echoes over WebSockets of both versions.
@@ -114,6 +116,47 @@ async fn a_web_socket_of_http_2_reaches_origins_of_both_versions() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_web_socket_whose_instance_is_absent_goes_to_another_one() {
+    let site = echo().await;
+    for url in urls(&site) {
+        let builder = Proxy::builder().to(&absent()).to(&url);
+        let front = Front::new(builder).await;
+        for _ in 0..2 {
+            let stream = TcpStream::connect(front.site.address).await.unwrap();
+            let address = format!("ws://{}/socket", front.site.address);
+            let (mut socket, _) = soon(tokio_tungstenite::client_async(address, stream))
+                .await
+                .unwrap();
+            socket.send(Message::text("one")).await.unwrap();
+            let message = soon(socket.next()).await.unwrap().unwrap();
+            assert_eq!(message.into_text().unwrap().as_str(), "one");
+            let request = Request::builder()
+                .method(Method::CONNECT)
+                .uri(front.url("/socket"))
+                .header("sec-websocket-version", "13")
+                .extension(Protocol::from_static("websocket"));
+            let request = request.body(boxed(Channel::<Bytes, BoxError>::new(1).1)).unwrap();
+            let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
+            assert_eq!(response.status(), 200, "{url}");
+        }
+        let told = front.told();
+        assert!(
+            told.iter().all(|line| line.starts_with("the response broke off")),
+            "{told:?}"
+        );
+        assert_eq!(front.proxy.stats()[0].figures.bad_gateway, 0);
+        assert!(front.proxy.stats()[0].figures.repeats > 0);
+    }
+    let front = Front::new(Proxy::builder().to(&absent()).to(&absent())).await;
+    let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let answer = soon(
+        front.raw(format!("{request}GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes()),
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
 
 #[tokio::test]

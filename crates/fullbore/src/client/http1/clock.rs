@@ -129,19 +129,17 @@ impl<'a> Clock<'a> {
         if traffic.received > self.received {
             self.head_begun.get_or_insert(now);
         }
-        let head = match (self.head_begun, self.limits.response_timeout) {
-            (Some(begun), _) => Deadline::after(
-                begun,
-                self.limits.header_timeout,
-                "the head of the response was not complete",
-            ),
-            (None, Some(limit)) => self
-                .upload
-                .ended()
-                .and_then(|ended| Deadline::after(ended, limit, "the server did not respond")),
-            (None, None) => None,
-        };
-        self.poll_until(cx, head)
+        let begun = self.head_begun.and_then(|begun| {
+            let text = "the head of the response was not complete";
+            Deadline::after(begun, self.limits.header_timeout, text)
+        });
+        // It ends with the whole head, as in HTTP/2: a server that sends the head octet by octet gets no more time.
+        let response = self.limits.response_timeout.and_then(|limit| {
+            let ended = self.upload.ended()?;
+            Deadline::after(ended, limit, "the server did not respond")
+        });
+        let head = begun.into_iter().chain(response);
+        self.poll_until(cx, head.min_by_key(|deadline| deadline.at))
     }
 
     /// Waits until the rest of the exchange is overdue.

@@ -57,6 +57,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     max_connections: u32,
     spreads_requests: bool,
+    max_waiting: Option<u32>,
     pool_idle_timeout: Duration,
     continue_timeout: Duration,
     max_repeats: u32,
@@ -84,6 +85,7 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Duration,
     pub(super) max_connections: usize,
     pub(super) spreads_requests: bool,
+    pub(super) max_waiting: usize,
     pub(super) idle_timeout: Duration,
     pub(super) stream_wait_timeout: Option<Duration>,
     pub(super) max_repeats: u32,
@@ -99,6 +101,7 @@ impl Default for ClientBuilder {
             connect_timeout: CONNECT_TIMEOUT,
             max_connections: MAX_CONNECTIONS,
             spreads_requests: false,
+            max_waiting: None,
             pool_idle_timeout: POOL_IDLE_TIMEOUT,
             continue_timeout: CONTINUE_TIMEOUT,
             max_repeats: MAX_REPEATS,
@@ -462,6 +465,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Limits the requests to each origin that wait for a connection, or for a stream of one. A further request fails at once
+    /// with [`ErrorKind::Busy`](crate::ErrorKind::Busy). Default: none.
+    ///
+    /// Requests wait while the connections of [`Self::max_connections`] are in use, and while the first connection is opened. A
+    /// server that sends requests on sets a limit: whoever sends faster than the origin answers would fill its memory.
+    pub fn max_waiting_requests(mut self, requests: Option<u32>) -> Self {
+        self.max_waiting = requests;
+        self
+    }
+
     /// Limits the HTTP/1.1 connections to each origin that are kept without a request. Default: 6.
     pub fn max_idle_http1_connections(mut self, connections: u32) -> Self {
         self.max_idle_http1 = connections;
@@ -499,6 +512,10 @@ impl ClientBuilder {
         }
         Settings {
             stream_wait_timeout: config.stream_wait_timeout(),
+            max_waiting: this
+                .max_waiting
+                .and_then(|requests| usize::try_from(requests).ok())
+                .unwrap_or(usize::MAX),
             max_idle_http1: usize::try_from(this.max_idle_http1).unwrap_or(usize::MAX),
             connector: Connector {
                 config: Arc::new(config),

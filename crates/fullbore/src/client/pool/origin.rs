@@ -234,11 +234,17 @@ impl OriginPool {
         if let Some(error) = self.recent_failure(&mut state, now) {
             return Err(error);
         }
+        let is_new = place.number.is_none();
         let number = state.number(place);
         if state.waiting.is_empty() {
             if let Some(lease) = state.take(now) {
                 return Ok(Acquired::Slot(lease));
             }
+        }
+        // A request that was sent before was let in already.
+        if is_new && state.waiting.len() >= self.settings.max_waiting {
+            let text = "too many requests wait for a connection (limit: ClientBuilder::max_waiting_requests)";
+            return Err(Error::new(ErrorKind::Busy, text));
         }
         let Ok(runtime) = Runtime::try_current() else {
             let text = "send requests from within a tokio runtime";
