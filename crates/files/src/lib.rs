@@ -108,3 +108,8 @@ pub use service::{Files, ServeFuture};
 pub use settings::{Settings, Uploads};
 pub use shared::FolderError;
 pub use upload_reference::is_upload_resource;
+
+/// The examples of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
