@@ -1,5 +1,6 @@
 //! A listening server: accept, TLS, one task for each connection, and graceful shutdown.
 
+use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -330,7 +331,7 @@ impl<L: Listener> Server<L> {
                         return None;
                     }
                 };
-                arrival.describe(Some(stream.get_ref().1));
+                arrival.describe(&stream.get_ref().0.0, Some(stream.get_ref().1));
                 Some((stream, arrival.service().await?))
             });
             tracker.spawn(async move {
@@ -370,9 +371,9 @@ impl<L: Listener> Server<L> {
             alarms,
         };
         #[cfg(feature = "tls")]
-        arrival.describe(None);
+        arrival.describe(&io, None);
         #[cfg(not(feature = "tls"))]
-        arrival.describe();
+        arrival.describe(&io);
         if let Made::Ready(service) = arrival.made {
             let added = arrival.added;
             tracker.spawn(serve(
@@ -423,15 +424,18 @@ struct Arrival<S> {
 
 impl<S> Arrival<S> {
     /// Calls the hook.
-    fn describe(&mut self, #[cfg(feature = "tls")] tls: Option<&tokio_rustls::rustls::ServerConnection>) {
+    fn describe(
+        &mut self,
+        io: &dyn Any,
+        #[cfg(feature = "tls")] tls: Option<&tokio_rustls::rustls::ServerConnection>,
+    ) {
         if let Some(hook) = self.hook.take() {
             self.added.extensions = hook.extensions(&Accepted {
                 peer: self.added.address,
                 local: self.local,
+                io,
                 #[cfg(feature = "tls")]
                 tls,
-                #[cfg(not(feature = "tls"))]
-                tls: std::marker::PhantomData,
             });
         }
     }

@@ -1,5 +1,6 @@
 //! What the requests of a connection carry in their extensions: the peer's address, and what a hook of the caller's adds.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
@@ -56,10 +57,9 @@ impl PeerAddr {
 pub struct Accepted<'a> {
     pub(super) peer: Option<SocketAddr>,
     pub(super) local: Option<SocketAddr>,
+    pub(super) io: &'a dyn Any,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<&'a tokio_rustls::rustls::ServerConnection>,
-    #[cfg(not(feature = "tls"))]
-    pub(super) tls: std::marker::PhantomData<&'a ()>,
 }
 
 impl<'a> Accepted<'a> {
@@ -71,6 +71,26 @@ impl<'a> Accepted<'a> {
     /// The address that the peer has connected to, if it is an IP address.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.local
+    }
+
+    /// What the listener accepted, if it is a `T`: a [`tokio::net::UnixStream`], say, which knows the credentials of its peer.
+    /// Over TLS it is the transport below. The server reads and writes it, so only ask it for properties.
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// #[derive(Clone)]
+    /// struct UserId(u32);
+    ///
+    /// let builder = fullbore::Server::builder().on_connect(|connection, extensions| {
+    ///     let io = connection.io::<tokio::net::UnixStream>();
+    ///     if let Some(Ok(peer)) = io.map(|io| io.peer_cred()) {
+    ///         extensions.insert(UserId(peer.uid()));
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    pub fn io<T: 'static>(&self) -> Option<&'a T> {
+        self.io.downcast_ref()
     }
 
     /// The TLS session after its handshake, with the client's certificates, its server name and the negotiated protocol.

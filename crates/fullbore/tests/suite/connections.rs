@@ -117,6 +117,7 @@ async fn handlers_of_axum_get_the_peers_address_by_connect_info() {
 struct Noted {
     local: Option<SocketAddr>,
     protocol: Option<Vec<u8>>,
+    transport: Option<SocketAddr>,
 }
 
 #[tokio::test]
@@ -131,6 +132,9 @@ async fn a_hook_is_called_once_for_each_connection_and_adds_to_all_its_requests(
             extensions.insert(Noted {
                 local: connection.local_addr(),
                 protocol: protocol.map(<[u8]>::to_vec),
+                transport: connection
+                    .io::<tokio::net::TcpStream>()
+                    .and_then(|io| io.local_addr().ok()),
             });
             if let Some(peer) = connection.peer_addr() {
                 extensions.insert(ConnectInfo(peer));
@@ -145,6 +149,7 @@ async fn a_hook_is_called_once_for_each_connection_and_adds_to_all_its_requests(
         let expected = Noted {
             local: Some(address),
             protocol: (scheme == "https").then(|| b"h2".to_vec()),
+            transport: Some(address),
         };
         let handler = move |ConnectInfo(peer): ConnectInfo<SocketAddr>,
                             Extension(noted): Extension<Noted>| {
@@ -201,6 +206,8 @@ async fn each_connection_has_a_service_of_its_own_and_one_that_cannot_be_made_is
 
 #[cfg(unix)]
 mod unix {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     /// A Unix socket in a folder of its own.
@@ -241,9 +248,14 @@ mod unix {
     #[tokio::test]
     async fn a_unix_socket_is_served_as_tcp_is_but_for_addresses() {
         let socket = Socket::new("unix-server");
+        let path = socket.path();
         let server = socket.server(Server::builder().peer_addresses(true).on_connect(
-            |connection, extensions| {
+            move |connection, extensions| {
                 assert_eq!((connection.peer_addr(), connection.local_addr()), (None, None));
+                let io = connection.io::<tokio::net::UnixStream>().unwrap();
+                assert!(connection.io::<tokio::net::TcpStream>().is_none());
+                let owner = std::fs::metadata(&path).unwrap().uid();
+                assert_eq!(io.peer_cred().unwrap().uid(), owner);
                 extensions.insert("hooked");
             },
         ));
