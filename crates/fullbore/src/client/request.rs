@@ -125,8 +125,10 @@ impl RequestBuilder {
         HeaderValue: TryFrom<V, Error: Into<http::Error>>,
     {
         self.change(|request| {
-            let name = HeaderName::try_from(name).map_err(invalid_field)?;
-            let value = HeaderValue::try_from(value).map_err(invalid_field)?;
+            let name = HeaderName::try_from(name)
+                .map_err(|error| invalid_field("the name of a field is invalid", error))?;
+            let value = HeaderValue::try_from(value)
+                .map_err(|error| invalid_field(format!("the value of the field {name} is invalid"), error))?;
             append(request.headers_mut(), name, value)
         })
     }
@@ -166,7 +168,8 @@ impl RequestBuilder {
     /// Authorizes the request by a token (RFC 6750).
     pub fn bearer_auth(self, token: impl Display) -> Self {
         self.change(|request| {
-            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(invalid_field)?;
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|error| invalid_field("the token has a character that no field may have", error))?;
             value.set_sensitive(true);
             request.headers_mut().insert(header::AUTHORIZATION, value);
             Ok(())
@@ -400,7 +403,7 @@ impl fmt::Debug for RequestBuilder {
 fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) -> Result<(), Error> {
     match headers.try_append(name, value) {
         Ok(_) => Ok(()),
-        Err(error) => Err(invalid_field(error)),
+        Err(error) => Err(invalid_field("it has more fields than a message can have", error)),
     }
 }
 
@@ -420,8 +423,8 @@ fn basic(name: &[u8], password: Option<&[u8]>) -> HeaderValue {
     value
 }
 
-fn invalid_field(error: impl Into<http::Error>) -> Error {
-    Error::with_source(ErrorKind::InvalidMessage, "a field cannot be sent", error.into())
+fn invalid_field(text: impl Into<String>, error: impl Into<http::Error>) -> Error {
+    Error::with_source(ErrorKind::InvalidMessage, text, error.into())
 }
 
 #[cfg(any(feature = "form", feature = "json"))]

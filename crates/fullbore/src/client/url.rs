@@ -57,6 +57,12 @@ pub(super) fn parse(text: &str) -> Result<Uri, Error> {
     if text.contains(|letter: char| letter.is_control()) {
         return Err(Error::invalid_url(text, "it has a control character"));
     }
+    if !text.is_empty() && !text.contains("://") {
+        return Err(Error::invalid_url(
+            text,
+            "it does not begin with http:// or https://",
+        ));
+    }
     let Some(path) = text.find("://").and_then(|scheme| {
         let authority = &text[scheme + 3..];
         Some(scheme + 3 + authority.find(['/', '?', '#'])?)
@@ -202,6 +208,22 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{text}");
             let all = format!("{error} {:?}", error.url());
             assert!(!all.contains("me:") && all.len() < 1_500, "{all}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_a_scheme_is_refused_with_the_schemes_that_there_are() {
+        for text in [
+            "example.com/path",
+            "http:example.com/",
+            "mailto:me@example.com",
+            "münchen.example/a",
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(
+                error.ends_with("it does not begin with http:// or https://"),
+                "{error}"
+            );
         }
     }
 

@@ -113,6 +113,29 @@ async fn fields_that_cannot_be_are_refused_and_the_first_error_stays() {
 }
 
 #[tokio::test]
+async fn the_error_of_a_field_says_which_one_and_what_is_wrong() {
+    let get = || client().get("http://localhost/");
+    for (request, expected) in [
+        (get().header("a name", "value"), "the name of a field is invalid"),
+        (
+            get().header("X-Id", "1\n2"),
+            "the value of the field x-id is invalid",
+        ),
+        (
+            get().bearer_auth("1\n2"),
+            "the token has a character that no field may have",
+        ),
+        (
+            client().get("localhost:80/path"),
+            "it does not begin with http:// or https://",
+        ),
+    ] {
+        let error = refused(request).await.to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn more_fields_than_a_map_holds_are_refused() {
     let mut request = client().get("http://localhost/");
     for number in 0..40_000 {
