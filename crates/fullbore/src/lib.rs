@@ -1,7 +1,7 @@
 //! A client and a server of HTTP/2, over the engine `fullbore-proto`, and of HTTP/1.1, by hyper, on tokio.
 //!
-//! Receive windows fit long paths from the first byte. Bodies are sent and received without a copy. No handle takes a lock
-//! that its connection shares.
+//! Receive windows fit long paths from the first byte. Bodies are sent and received without a copy. Each transfer can tell
+//! what it waited for ([`stats::Verdict`]).
 //!
 //! # A client
 //! ```no_run
@@ -23,20 +23,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Where what is
+//! # Modules by subject
 //! | module | has |
 //! |---|---|
 //! | [`client`], [`server`] | requests and responses; handlers, addresses of peers, limits |
-//! | [`body`] | what is received, and parts of files that are sent |
+//! | [`body`] | received bodies, and the files that a server's bodies may contain |
 //! | [`settings`] | the types of the builders' settings. [`Config`] has those of the engine |
-//! | [`stats`] | reports of connections and streams: counters, windows, what was waited for |
+//! | [`stats`] | reports of connections and streams: counters, windows, and what they waited for |
 //! | [`ext`] | extensions of requests: priorities, extended CONNECT |
 //! | [`tls`], [`tcp`] | certificates and trust; what the kernel says of a connection |
 //!
+//! Some types, such as [`Config`] and [`stats::Verdict`], come from the engine. Their examples import them from
+//! `fullbore_proto`. In a program that depends on `fullbore`, import them from these modules.
+//!
 //! # Windows and the kernel
-//! Throughput is at most the window divided by the round trip. The default windows are wide; both builders set them. A
-//! window larger than the kernel's TCP buffers (on Linux `net.ipv4.tcp_rmem` and `tcp_wmem`, third figure) does not help
-//! beyond those.
+//! Throughput is at most the window divided by the round-trip time. The default windows fit a gigabit over 230 ms; both
+//! builders have options for them. The kernel's TCP buffers are a limit too (on Linux the third figure of
+//! `net.ipv4.tcp_rmem` and `tcp_wmem`): a larger window does not help.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -45,12 +48,12 @@
 //! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of rustls |
 //! | `json` | off | [`RequestBuilder::json`](client::RequestBuilder), [`Response::json`](client::Response) |
 //! | `form` | off | [`RequestBuilder::query` and `form`](client::RequestBuilder) |
-//! | `multipart` | off | [`client::RequestBuilder`]: forms with files (`client::multipart`) |
-//! | `redirect` | off | the requests of [`RequestBuilder`](client::RequestBuilder) follow redirects |
-//! | `gzip`, `brotli`, `deflate`, `zstd` | off | they ask for these content codings, and decode them |
-//! | `cookies` | off | they keep cookies (`ClientBuilder::cookie_store`) |
+//! | `multipart` | off | forms with files: `RequestBuilder::multipart`, `client::multipart` |
+//! | `redirect` | off | requests of [`RequestBuilder`](client::RequestBuilder) follow redirects |
+//! | `gzip`, `brotli`, `deflate`, `zstd` | off | requests of [`RequestBuilder`](client::RequestBuilder) ask for these content codings, and decode them |
+//! | `cookies` | off | requests of [`RequestBuilder`](client::RequestBuilder) send and keep cookies (`ClientBuilder::cookie_store`) |
 //! | `charset` | off | [`Response::text`](client::Response::text) knows all charsets |
-//! | `url` | off | hosts may have any letters; `url::Url` is a URL |
+//! | `url` | off | internationalised host names (IDNA); a `url::Url` as a URL |
 //! | `proxy` | off | HTTP proxies and SOCKS5 for clients (`ClientBuilder::proxies`) |
 //! | `self-signed` | off | `tls::self_signed`, for tests |
 //! | `tracing` | off | spans and events of connections and streams, for a subscriber of the crate `tracing` |
