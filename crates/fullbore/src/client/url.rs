@@ -213,12 +213,7 @@ mod tests {
 
     #[test]
     fn a_text_without_a_scheme_is_refused_with_the_schemes_that_there_are() {
-        for text in [
-            "example.com/path",
-            "http:example.com/",
-            "mailto:me@example.com",
-            "münchen.example/a",
-        ] {
+        for text in ["example.com/path", "http:example.com/", "münchen.example/a"] {
             let error = parse(text).expect_err(text).to_string();
             assert!(
                 error.ends_with("it does not begin with http:// or https://"),
