@@ -16,6 +16,8 @@ mod fetch_trials;
 mod files;
 #[path = "interop/fullbore.rs"]
 mod fullbore;
+#[path = "interop/grpc.rs"]
+mod grpc;
 #[path = "interop/h2spec.rs"]
 mod h2spec;
 #[path = "interop/http1_clients.rs"]
@@ -30,8 +32,12 @@ mod mirrors;
 mod openssl;
 #[path = "interop/peers.rs"]
 mod peers;
+#[path = "interop/proxied_pages.rs"]
+mod proxied_pages;
 #[path = "interop/proxies.rs"]
 mod proxies;
+#[path = "interop/recipes.rs"]
+mod recipes;
 #[path = "interop/relay.rs"]
 mod relay;
 #[path = "interop/resumed_uploads.rs"]
@@ -40,6 +46,10 @@ mod resumed_uploads;
 mod serve_trials;
 #[path = "interop/servers.rs"]
 mod servers;
+#[path = "interop/smuggling.rs"]
+mod smuggling;
+#[path = "interop/web_sockets.rs"]
+mod web_sockets;
 
 use fullbore_testing::process;
 use libtest_mimic::Arguments;
@@ -58,6 +68,11 @@ fn main() {
     trials.extend(mirrors::trials());
     trials.extend(proxies::trials());
     trials.extend(resumed_uploads::trials());
+    trials.extend(smuggling::trials());
+    trials.extend(grpc::trials());
+    trials.extend(recipes::trials());
+    trials.extend(proxied_pages::trials());
+    trials.extend(web_sockets::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     files::clean_up();
     conclusion.exit();

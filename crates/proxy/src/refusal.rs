@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use fullbore::{BoxError, Error, ErrorKind};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::ProxyBody;
@@ -80,6 +80,10 @@ impl Refusal {
             CONTENT_TYPE,
             HeaderValue::from_static("text/plain; charset=utf-8"),
         );
+        // Over HTTP/1.1 what follows such a request may be a part of it. HTTP/2 has no such field, and the server leaves it out.
+        if self.status == StatusCode::BAD_REQUEST {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }

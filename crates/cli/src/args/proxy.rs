@@ -58,7 +58,7 @@ pub(crate) struct OriginArgs {
     #[arg(long, value_name = "SECS", default_value = "5s", value_parser = sizes::limit, help_heading = ORIGIN)]
     pub(crate) origin_connect_timeout: Duration,
 
-    /// How long the application may take to answer, from the end of the request to the first octet of the response; then 504.
+    /// How long the application may take to answer, from the end of the request to the whole head of the response; then 504.
     /// 0 for no limit
     #[arg(long, value_name = "SECS", default_value = "60s", value_parser = sizes::limit_or_none, help_heading = ORIGIN)]
     pub(crate) origin_timeout: Duration,
@@ -71,6 +71,10 @@ pub(crate) struct OriginArgs {
     /// Maximum number of connections to each instance. Over HTTP/1.1 each request under way has one; further requests wait
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..), help_heading = ORIGIN)]
     pub(crate) origin_connections: u32,
+
+    /// Maximum number of requests that wait for a connection to each instance. Further ones get 503
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..), help_heading = ORIGIN)]
+    pub(crate) origin_queue: u32,
 }
 
 /// A host with or without a port.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::slice;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,9 +14,12 @@ use fullbore::server::{ConnectionLimits, Ended};
 use fullbore::settings::MemoryBudget;
 use fullbore::stats::{Direction, Ledger, Report, Role, Stall, Verdict};
 use fullbore::{ErrorCode, ErrorKind};
+use fullbore_proxy::Proxy;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 
+use super::exposition::head;
+use super::origin_metrics;
 use super::text::text;
 
 /// The methods that are told apart. All others count as `other`.
@@ -81,6 +85,8 @@ pub(super) struct Metrics {
     /// Connections by what limited their sending.
     limited: [AtomicU64; CAUSES.len()],
     tcp: TcpFigures,
+    /// What passes requests on, if anything does.
+    proxy: OnceLock<Proxy>,
 }
 
 /// Sums of what the kernel says of TCP. Times are in microseconds.
@@ -108,7 +114,14 @@ impl Metrics {
             stalls: Default::default(),
             limited: Default::default(),
             tcp: TcpFigures::default(),
+            proxy: OnceLock::new(),
         }
+    }
+
+    /// Shows the figures of the instances behind `proxy` too.
+    pub(super) fn watch(&self, proxy: Proxy) {
+        // There is one.
+        let _ = self.proxy.set(proxy);
     }
 
     /// Counts a request that has a response.
@@ -329,7 +342,11 @@ impl fmt::Display for Metrics {
             GAUGE,
             "The limit on fullbore_memory_budget_leased_bytes.",
             self.budget.limit(),
-        )
+        )?;
+        match self.proxy.get() {
+            Some(proxy) => origin_metrics::write(f, &proxy.stats()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -376,11 +393,6 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
-}
-
-fn head(f: &mut fmt::Formatter<'_>, name: &str, kind: &str, help: &str) -> fmt::Result {
-    writeln!(f, "# HELP fullbore_{name} {help}")?;
-    writeln!(f, "# TYPE fullbore_{name} {kind}")
 }
 
 fn add(count: &AtomicU64, more: u64) {

@@ -83,6 +83,9 @@ impl Sites {
         server: &ServerArgs,
         metrics: Option<&Arc<Metrics>>,
     ) -> Result<Self, Failure> {
+        if let Some(metrics) = metrics {
+            metrics.watch(proxy.clone());
+        }
         let site = match Policy::from_options(server, Around::default())? {
             None => Site::Proxy(proxy),
             Some(policy) => Site::Guarded(Guarded::new(Content::Proxy(proxy), policy)),
@@ -233,8 +236,10 @@ pub(super) fn proxy(origin: &OriginArgs, https: bool) -> Result<Proxy, Failure> 
             .pool_idle_timeout(origin.origin_keepalive_timeout)
             .max_connections(origin.origin_connections)
             .max_idle_http1_connections(origin.origin_connections)
+            .max_waiting_requests(Some(origin.origin_queue))
     });
     let builder = builder.on_failure(|failure| run::complain(failure));
+    let builder = builder.on_instance(|change| run::complain(change));
     builder.build().map_err(|error| Failure::usage(error.to_string()))
 }
 

@@ -42,6 +42,12 @@ pub(crate) enum Peer {
     Tinyproxy,
     Microsocks,
     Tusd,
+    /// The client and the server of grpc-go's interoperability tests.
+    GrpcGo,
+    /// uvicorn of Python, with the WebSockets of `websockets`.
+    Uvicorn,
+    /// `ws` of npm.
+    Ws,
 }
 
 impl Peer {
@@ -74,6 +80,9 @@ impl Peer {
             Peer::Tinyproxy => "tinyproxy",
             Peer::Microsocks => "microsocks",
             Peer::Tusd => "tusd",
+            Peer::GrpcGo => "grpc-go",
+            Peer::Uvicorn => "uvicorn",
+            Peer::Ws => "ws",
         }
     }
 
@@ -86,7 +95,8 @@ impl Peer {
             Peer::Java => "java",
             Peer::Aria2 => "aria2c",
             Peer::Chromium => "chromium",
-            Peer::Python | Peer::PythonModule => "python3",
+            Peer::Python | Peer::PythonModule | Peer::Uvicorn => "python3",
+            Peer::Ws => "node",
             other => other.name(),
         };
         find(name).ok_or_else(|| format!("not installed ({})", self.package()).into())
@@ -124,6 +134,7 @@ impl Peer {
             Peer::Tinyproxy => "Debian: tinyproxy-bin",
             Peer::Microsocks => "Debian: microsocks",
             Peer::Tusd => "go install github.com/tus/tusd/v2/cmd/tusd@v2.9.1",
+            Peer::GrpcGo | Peer::Uvicorn | Peer::Ws => ".ci/run peers",
         }
     }
 
@@ -131,6 +142,12 @@ impl Peer {
     fn missing(self) -> Option<String> {
         let found = match self {
             Peer::Go => go_peer().map(drop),
+            Peer::GrpcGo => is_there(&grpc_programs().join("client"), self),
+            Peer::Ws => is_there(&node_modules().join("ws"), self),
+            Peer::Uvicorn => {
+                let mut python = python_with_packages();
+                run_text(python.args(["-c", "import uvicorn, websockets"])).map(drop)
+            }
             Peer::Lighttpd => self.program().and_then(|_| lighttpd_modules()),
             // A runtime without the compiler cannot run a source file.
             Peer::Java => self.program().and_then(|_| {
@@ -218,6 +235,35 @@ pub(crate) fn go_peer() -> Outcome<&'static Path> {
         })
         .as_deref()
         .map_err(Fault::clone)
+}
+
+/// Where `.ci/run peers` puts what has no package of the system.
+fn installed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers")
+}
+
+/// The folder of the programs of grpc-go.
+pub(crate) fn grpc_programs() -> PathBuf {
+    installed().join("grpc")
+}
+
+/// The folder of the modules of npm.
+pub(crate) fn node_modules() -> PathBuf {
+    installed().join("node/node_modules")
+}
+
+/// Python with the packages of PyPI.
+pub(crate) fn python_with_packages() -> Command {
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", installed().join("python"));
+    python
+}
+
+fn is_there(path: &Path, peer: Peer) -> Outcome {
+    match path.exists() {
+        true => Ok(()),
+        false => Err(format!("not installed ({})", peer.package()).into()),
+    }
 }
 
 /// The folder of the peers' sources.

@@ -21,7 +21,7 @@ use crate::instances::absent;
 use crate::support::{Front, Site, VERSIONS, boxed, client, get, head, raw_origin, soon, urls};
 
 /// An application that echoes over WebSockets of both versions.
-async fn echo() -> Site {
+pub(crate) async fn echo() -> Site {
     async fn serve(mut socket: WebSocket) {
         while let Some(Ok(message)) = socket.recv().await {
             if socket.send(message).await.is_err() {

@@ -1,6 +1,7 @@
 // Go's net/http as a peer of the interop suite: an HTTP/2 server and client over cleartext (prior knowledge) and TLS.
 //
 //	peer server -root DIR [-cert FILE -key FILE] [-http1]
+//	peer echo                             prints each request, and answers with what it has seen of it
 //	peer get [-cacert FILE] URL...        prints a line a response: STATUS PROTOCOL BYTES SHA256
 //	peer put [-cacert FILE] [-again] FILE URL
 //	                                      prints a line: STATUS PROTOCOL, and with -again, which opens the connection
@@ -28,12 +29,14 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(errors.New("usage: peer server|get|put ..."))
+		fail(errors.New("usage: peer server|echo|get|put ..."))
 	}
 	var err error
 	switch os.Args[1] {
 	case "server":
 		err = serve(os.Args[2:])
+	case "echo":
+		err = echo(os.Args[2:])
 	case "get":
 		err = get(os.Args[2:])
 	case "put":

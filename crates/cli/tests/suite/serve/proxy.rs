@@ -162,6 +162,42 @@ fn another_instance_takes_over_and_the_options_of_the_application_hold() -> Test
 }
 
 #[test]
+fn a_dead_instance_is_told_once_and_the_metrics_show_it_beside_the_one_that_answers() -> TestResult {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let absent = format!("http://{}", listener.local_addr()?);
+    drop(listener);
+    let application = application()?;
+    let (_folder, mut site, origin) = proxy(&[&absent, "--to", &application, "--metrics", "127.0.0.1:0"])?;
+    let metrics = site.after("metrics on ")?;
+    for _ in 0..12 {
+        assert_eq!(status(&ask_over_tcp(&origin, "GET /", "")?), "200");
+    }
+    let figures = ask_over_tcp(&metrics, "GET /metrics", "")?;
+    for line in [
+        format!("fullbore_origin_seconds_count{{origin=\"{application}\"}} 12"),
+        format!("fullbore_origin_seconds_bucket{{origin=\"{application}\",le=\"+Inf\"}} 12"),
+        format!("fullbore_origin_repeats_total{{origin=\"{absent}\"}} 3"),
+        format!("fullbore_origin_ejections_total{{origin=\"{absent}\"}} 1"),
+        format!("fullbore_origin_failures_total{{origin=\"{absent}\",outcome=\"502\"}} 0"),
+        format!("fullbore_origin_in_use{{origin=\"{absent}\"}} 0"),
+        format!("fullbore_origin_in_use{{origin=\"{application}\"}} 1"),
+    ] {
+        assert!(
+            figures.lines().any(|found| found == line),
+            "{line} is not in\n{figures}"
+        );
+    }
+    let mut stderr = site.child.stderr.take().ok_or("no output")?;
+    site.child.kill()?;
+    let mut said = String::new();
+    stderr.read_to_string(&mut said)?;
+    let lines: Vec<_> = said.lines().collect();
+    let start = format!("fullbore: {absent} gets no requests until it answers: cannot connect");
+    assert!(matches!(lines[..], [line] if line.starts_with(&start)), "{said}");
+    Ok(())
+}
+
+#[test]
 fn users_are_asked_for_and_their_passwords_stay_with_the_proxy() -> TestResult {
     let application = application()?;
     let entry = entry("u", "secret")?;
