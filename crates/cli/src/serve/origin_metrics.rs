@@ -6,12 +6,15 @@ use fullbore_proxy::{ANSWER_BOUNDS, InstanceFigures, InstanceStats};
 
 use super::exposition::head;
 
+/// A figure of an instance: its name, type and help, and where it is found.
+type Figure<'a> = (&'a str, &'a str, &'a str, &'a dyn Fn(&InstanceStats) -> u64);
+
 /// Writes all figures.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, instances: &[InstanceStats]) -> fmt::Result {
     write_answers(f, instances)?;
     write_failures(f, instances)?;
     let count = |count: usize| count as u64;
-    let figures: [(&str, &str, &str, &dyn Fn(&InstanceStats) -> u64); 6] = [
+    let figures: [Figure<'_>; 6] = [
         (
             "origin_repeats_total",
             "counter",
