@@ -351,6 +351,7 @@ impl Sent {
     fn send(&self, front: &str, is_meant: bool, patience: Duration) -> Outcome<Option<String>> {
         let mut stream = TcpStream::connect(front)?;
         stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         match self {
             // A server that closes early may reset what is still sent.
             Sent::Http1(octets) => {
@@ -590,14 +591,17 @@ fn values(request: &Value, name: &str) -> Vec<String> {
     found.map(|(_, value)| value.to_owned()).collect()
 }
 
-/// The least number of the refused cases that an application takes for requests when nobody checks them.
-const LEAST_SMUGGLED: usize = 60;
+/// The least number of the refused cases, some 330 in ASCII, that an application takes for requests when nobody checks them. With
+/// Go 1.26, Node 20, Python 3.11 and nginx 1.22 it was 251.
+const LEAST_SMUGGLED: usize = 200;
 
 /// How long an application without the proxy may think.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 fn without_proxy() -> Outcome {
-    let cases: Vec<Case> = cases().into_iter().filter(|case| case.meant.is_empty()).collect();
+    // nginx writes other octets to its log as they are, which the reader of the lines does not take.
+    let is_plain = |case: &Case| case.meant.is_empty() && case.sent.unchecked().is_ascii();
+    let cases: Vec<Case> = cases().into_iter().filter(is_plain).collect();
     let cases = &cases;
     let taken = |origin: Origin| -> Outcome<Vec<bool>> {
         let scratch = Scratch::new()?;
