@@ -288,7 +288,9 @@ impl Fences {
     fn seen(&mut self) -> Outcome<Vec<String>> {
         self.count += 1;
         let target = format!("/fence-{}", self.count);
-        write!(self.stream, "GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")?;
+        // In one write: a second small one would wait for the acknowledgement of the first.
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        self.stream.write_all(request.as_bytes())?;
         let head = read_head(&mut self.stream)?;
         ensure(head.starts_with("HTTP/1.1 200 "), || format!("{target}: {head}"))?;
         skip_body(&mut self.stream, &head)?;

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::net::TcpStream;
 
-use crate::support::{Front, full, origin, soon, urls};
+use crate::support::{Front, VERSIONS, client, full, get, origin, soon, urls};
 
 /// Answers with the target and the body of a request.
 async fn mirror(request: Request<Incoming>) -> Result<crate::support::Reply, BoxError> {
@@ -171,4 +171,38 @@ async fn no_connection_is_upgraded_to_http_and_none_to_what_was_not_asked_for() 
         let answer = soon(front.raw(request.as_bytes())).await;
         assert!(answer.contains(expected), "{protocols}: {answer}");
     }
+}
+
+/// What ends a response for the proxy ends it for every client: what follows is no answer to anybody (llhttp#876).
+#[tokio::test]
+async fn what_follows_a_response_is_no_response() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\t\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: \tchunked\r\n\r\n5;a\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\t\r\n\r\nhello",
+    ] {
+        let injected = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\ninjected";
+        let site = crate::support::says(format!("{answer}{injected}")).await;
+        let front = Front::to(&urls(&site)[0]).await;
+        let twice =
+            "GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+        let seen = soon(front.raw(twice.as_bytes())).await;
+        assert_eq!(seen.matches("hello").count(), 2, "{answer}: {seen}");
+        assert!(!seen.contains("injected"), "{answer}: {seen}");
+    }
+}
+
+#[tokio::test]
+async fn trailers_of_a_response_say_nothing_of_the_connection_and_the_message() {
+    let site = crate::support::says(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n5\r\nhello\r\n0\r\n\
+         Connection: x-other\r\nX-Other: 1\r\nKeep-Alive: timeout=5\r\nX-Sum: 7\r\n\r\n",
+    )
+    .await;
+    let front = Front::to(&urls(&site)[0]).await;
+    let request = get(&front.url("/"));
+    let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
+    let body = soon(response.into_body().collect()).await.unwrap();
+    let trailers = body.trailers().expect("trailers");
+    assert_eq!(trailers.keys().collect::<Vec<_>>(), ["x-sum"]);
 }
