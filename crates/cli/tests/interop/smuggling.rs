@@ -195,7 +195,7 @@ fn nginx(scratch: &Scratch, port: u16) -> Outcome<std::process::Command> {
 
 /// All trials of this file.
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials: Vec<Trial> = Origin::ALL
+    Origin::ALL
         .iter()
         .map(|&origin| {
             let (peer, version) = (origin.peer(), origin.version());
@@ -208,13 +208,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 move || through(origin),
             )
         })
-        .collect();
-    trials.push(trial(
-        &[Peer::Go, Peer::Node, Peer::Python, Peer::Nginx],
-        "requests that fullbore proxy refuses are smuggled to applications without it",
-        without_proxy,
-    ));
-    trials
+        .collect()
 }
 
 fn cases() -> Vec<Case> {
@@ -428,33 +422,6 @@ impl Sent {
             }
         }
     }
-
-    /// The octets of HTTP/1.1 of one who checks nothing.
-    fn unchecked(&self) -> Vec<u8> {
-        let (fields, body) = match self {
-            Sent::Http1(octets) => return octets.clone(),
-            Sent::Http2 { fields, body, .. } => (fields, body),
-        };
-        let pseudo = |name: &str| {
-            let found = fields.iter().find(|field| field.0 == name.as_bytes());
-            found.map_or(&b""[..], |field| &field.1)
-        };
-        let mut octets = [
-            pseudo(":method"),
-            b" ",
-            pseudo(":path"),
-            b" HTTP/1.1\r\nHost: ",
-            pseudo(":authority"),
-            b"\r\n",
-        ]
-        .concat();
-        for (name, value) in fields.iter().filter(|(name, _)| !name.starts_with(b":")) {
-            octets.extend([name, &b": "[..], value, b"\r\n"].concat());
-        }
-        octets.extend(b"\r\n");
-        octets.extend(body);
-        octets
-    }
 }
 
 /// Whether what the application has seen is what the client meant.
@@ -591,47 +558,4 @@ fn leave_out_empty_fields(request: &mut Value) {
 fn values(request: &Value, name: &str) -> Vec<String> {
     let found = pairs(request, "fields").filter(|(own, _)| *own == name);
     found.map(|(_, value)| value.to_owned()).collect()
-}
-
-/// The least number of the refused cases, some 330 in ASCII, that an application takes for requests when nobody checks them. With
-/// Go 1.26, Node 20, Python 3.11 and nginx 1.22 it was 251.
-const LEAST_SMUGGLED: usize = 200;
-
-/// How long an application without the proxy may think.
-const PATIENCE: Duration = Duration::from_millis(50);
-
-fn without_proxy() -> Outcome {
-    // nginx writes other octets to its log as they are, which the reader of the lines does not take.
-    let is_plain = |case: &Case| case.meant.is_empty() && case.sent.unchecked().is_ascii();
-    let cases: Vec<Case> = cases().into_iter().filter(is_plain).collect();
-    let cases = &cases;
-    let taken = |origin: Origin| -> Outcome<Vec<bool>> {
-        let scratch = Scratch::new()?;
-        let (application, address) = origin.start(&scratch)?;
-        let mut fences = Fences::new(&address, application)?;
-        let taken = cases.iter().map(|case| {
-            // Some wait for what never comes.
-            let _ = Sent::Http1(case.sent.unchecked()).send(&address, false, PATIENCE);
-            let seen = fences.seen()?;
-            Ok(seen.iter().any(|line| line.starts_with("request ")))
-        });
-        taken.collect()
-    };
-    let mut smuggled = vec![false; cases.len()];
-    for by_origin in std::thread::scope(|scope| {
-        let origins = [Origin::Go, Origin::Node, Origin::Python, Origin::Nginx];
-        let threads = origins.map(|origin| scope.spawn(move || taken(origin)));
-        threads.map(|thread| thread.join().unwrap_or_else(|_| Err("a thread failed".into())))
-    }) {
-        for (smuggled, taken) in smuggled.iter_mut().zip(by_origin?) {
-            *smuggled |= taken;
-        }
-    }
-    let count = smuggled.iter().filter(|smuggled| **smuggled).count();
-    ensure(count >= LEAST_SMUGGLED, || {
-        format!(
-            "{count} of {} cases reach an application without the proxy",
-            cases.len()
-        )
-    })
 }

@@ -118,7 +118,10 @@ async fn a_request_too_many_that_would_wait_fails_at_once() {
     // Two have streams.
     let waiting = begin(&client, 5).await;
     assert_eq!(stats(&client).waiting, 3);
-    let error = client.get("http://one.example/").await.expect_err("the queue is full");
+    let error = client
+        .get("http://one.example/")
+        .await
+        .expect_err("the queue is full");
     assert_eq!(error.kind(), ErrorKind::Busy);
     all(waiting).await;
     all(begin(&client, 3).await).await;
