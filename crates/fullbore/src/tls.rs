@@ -18,9 +18,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-#[cfg(target_os = "linux")]
-use self::verifier::Installed;
-use self::verifier::{AcceptAny, Given};
+use self::verifier::{AcceptAny, OrItself};
 use crate::error::{Error, ErrorKind};
 
 pub use self::key_log::key_log_from_env;
@@ -74,14 +72,15 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
             let verifier = rustls_platform_verifier::Verifier::new(provider);
             let verifier = verifier.map_err(failure::platform_error)?;
             #[cfg(target_os = "linux")]
-            let verifier = Installed(verifier);
+            let verifier = OrItself::installed(verifier);
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))
                 .with_no_client_auth()
         }
         Roots::Pem(pem) => {
-            let verifier = Given::new(pem::certificates(&pem)?, provider).map_err(failure::root_error)?;
+            let verifier =
+                OrItself::given(pem::certificates(&pem)?, provider).map_err(failure::root_error)?;
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))

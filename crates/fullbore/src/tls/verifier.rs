@@ -20,16 +20,47 @@ use x509_cert::der::oid::db::rfc5280::{ID_KP_CLIENT_AUTH, ID_KP_SERVER_AUTH};
 use x509_cert::der::{Decode, Encode, SliceReader, Tagged};
 use x509_cert::ext::pkix::{ExtendedKeyUsage, KeyUsage};
 
-/// Trusts given certificates: as authorities for what they have signed, and each also as the certificate of a server
-/// itself. `openssl req -x509` makes certificates that are both, which webpki accepts only as authorities.
+/// Trusts certificates as authorities for what they have signed, as `authorities` does, and each also as the certificate of a
+/// server itself. `openssl req -x509` makes certificates that are both, which webpki accepts only as authorities. OpenSSL accepts
+/// them, and so do its programs, such as curl.
 #[derive(Debug)]
-pub(super) struct Given {
-    authorities: Arc<WebPkiServerVerifier>,
-    certificates: Vec<CertificateDer<'static>>,
+pub(super) struct OrItself {
+    authorities: Arc<dyn ServerCertVerifier>,
+    trusted: Trusted,
 }
 
-impl Given {
-    pub(super) fn new(
+/// Which certificates are trusted.
+#[derive(Debug)]
+enum Trusted {
+    Given(Vec<CertificateDer<'static>>),
+    /// What the platform trusts: on Linux that is a folder or a file of certificates, in which a server's own may be, too.
+    #[cfg(target_os = "linux")]
+    Installed,
+}
+
+impl Trusted {
+    /// Whether a certificate that the authorities refused, for this reason, is one of these.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(unused_variables, reason = "the platform's own are not asked")
+    )]
+    fn has(&self, certificate: &CertificateDer<'_>, reason: &rustls::Error) -> bool {
+        match self {
+            Self::Given(certificates) => certificates.contains(certificate),
+            // They are read again, which takes milliseconds, only for this failure.
+            #[cfg(target_os = "linux")]
+            Self::Installed => {
+                matches!(reason, rustls::Error::InvalidCertificate(_))
+                    && rustls_native_certs::load_native_certs()
+                        .certs
+                        .contains(certificate)
+            }
+        }
+    }
+}
+
+impl OrItself {
+    pub(super) fn given(
         certificates: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, rustls::Error> {
@@ -42,12 +73,20 @@ impl Given {
             .map_err(|error| rustls::Error::Other(OtherError(Arc::new(error))))?;
         Ok(Self {
             authorities,
-            certificates,
+            trusted: Trusted::Given(certificates),
         })
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn installed(authorities: rustls_platform_verifier::Verifier) -> Self {
+        Self {
+            authorities: Arc::new(authorities),
+            trusted: Trusted::Installed,
+        }
     }
 }
 
-impl ServerCertVerifier for Given {
+impl ServerCertVerifier for OrItself {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -60,7 +99,7 @@ impl ServerCertVerifier for Given {
             .authorities
             .verify_server_cert(certificate, intermediates, name, ocsp, now);
         match verified {
-            Err(_) if self.certificates.contains(certificate) => verify_given(certificate, name, now),
+            Err(reason) if self.trusted.has(certificate, &reason) => verify_given(certificate, name, now),
             verified => verified,
         }
     }
@@ -88,65 +127,6 @@ impl ServerCertVerifier for Given {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.authorities.supported_verify_schemes()
     }
-}
-
-/// Trusts what the platform trusts. On Linux that is a folder or a file of certificates, in which a server's own may be, too:
-/// `openssl req -x509` makes it one of an authority, which webpki does not accept from a server. OpenSSL does, and so do its
-/// programs, such as curl.
-#[cfg(target_os = "linux")]
-#[derive(Debug)]
-pub(super) struct Installed(pub(super) rustls_platform_verifier::Verifier);
-
-#[cfg(target_os = "linux")]
-impl ServerCertVerifier for Installed {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self
-            .0
-            .verify_server_cert(certificate, intermediates, name, ocsp, now);
-        match verified {
-            // The platform's certificates are read again, which takes milliseconds, only for this failure.
-            Err(rustls::Error::InvalidCertificate(_)) if is_installed(certificate) => {
-                verify_given(certificate, name, now)
-            }
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn is_installed(certificate: &CertificateDer<'_>) -> bool {
-    rustls_native_certs::load_native_certs()
-        .certs
-        .contains(certificate)
 }
 
 /// Verifies a server's certificate that is itself a trusted one. Nobody's signature on it matters then, but its period

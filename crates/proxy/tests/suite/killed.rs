@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use fullbore::{BoxError, Client, Incoming};
 use fullbore_proxy::Proxy;
 use http::{Request, Response};
@@ -19,24 +18,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::support::{Front, Reply, Site, VERSIONS, client, full, get, origin, post, soon};
+use crate::support::{Front, Reply, Site, VERSIONS, body, client, full, get, origin, post, soon};
 
 /// Requests at once.
 const AT_ONCE: usize = 64;
 
 /// A failure that comes so long after a kill may be its result: a connection of the pool, or an instance that is left out.
 const AFTERMATH: Duration = Duration::from_secs(3);
-
-/// What a number stands for, again and again.
-fn body(number: usize, bytes: usize) -> Bytes {
-    let word = (number as u64 ^ 0x5bd1_e995_5bd1_e995).to_le_bytes();
-    word.iter()
-        .copied()
-        .cycle()
-        .take(bytes)
-        .collect::<Vec<_>>()
-        .into()
-}
 
 /// Sends a body back, or one that the path names: `/NUMBER/BYTES`.
 async fn answer(request: Request<Incoming>) -> Result<Reply, BoxError> {

@@ -12,18 +12,7 @@ use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::support::{Front, Reply, VERSIONS, boxed, client, origin, post, soon, urls};
-
-/// The body of a request: its number, over and over.
-fn body(number: usize, bytes: usize) -> Bytes {
-    let word = number.to_le_bytes();
-    word.iter()
-        .copied()
-        .cycle()
-        .take(bytes)
-        .collect::<Vec<_>>()
-        .into()
-}
+use crate::support::{Front, Reply, VERSIONS, body, boxed, client, origin, post, soon, urls};
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -209,3 +209,14 @@ pub(crate) fn get(url: &str) -> Asked {
 pub(crate) fn post(url: &str, body: impl Into<Bytes>) -> Asked {
     Request::post(url).body(full(body)).expect("a request")
 }
+
+/// A body that no other number has: the number, over and over.
+pub(crate) fn body(number: usize, bytes: usize) -> Bytes {
+    let word = number.to_le_bytes();
+    word.iter()
+        .copied()
+        .cycle()
+        .take(bytes)
+        .collect::<Vec<_>>()
+        .into()
+}
