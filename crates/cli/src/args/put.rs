@@ -53,7 +53,7 @@ pub(crate) struct PutArgs {
     #[arg(long)]
     pub(crate) skip_existing: bool,
 
-    /// With --skip-existing, send no file either that has the same size and content, but another time
+    /// With --skip-existing, also leave out files of the same size and content whose time differs
     ///
     /// The server is asked for the SHA-256 of its file (Repr-Digest, RFC 9530), as `fullbore serve --uploads` tells it. Of a server that
     /// does not, such files are sent, and a note says so. The server's file keeps its time.

@@ -98,7 +98,7 @@ impl<'a> Collector<'a> {
     /// Reads the list of a folder below, of which this is a reference, and keeps it if it is whole. `read` adds its entries.
     ///
     /// # Errors
-    /// That of `read`.
+    /// `read` failed.
     pub(super) fn add_sublist<E>(
         &mut self,
         reference: &str,

@@ -270,7 +270,7 @@ fn place(url: &Url) -> PathBuf {
     place
 }
 
-/// Of so many file names the URL is kept for the message about another one, if it has no more bytes than this.
+/// When two URLs have the same file name, the message names both. So many URLs are kept for it, of at most so many bytes each.
 const NAMED_URLS: usize = 10_000;
 const NAMED_URL_BYTES: usize = 500;
 

@@ -450,7 +450,7 @@ struct Visited {
     /// The same folder, from where its list goes on.
     next: Option<Folder>,
     failures: Vec<Failure>,
-    /// How many names are left out, and that.
+    /// How many names are left out, and the failure that says so.
     refused: Option<(u64, Failure)>,
     same: u64,
     right: LongList,

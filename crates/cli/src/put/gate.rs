@@ -14,12 +14,12 @@ const LEAST_BYTES: usize = 512 << 10;
 const MOST_BYTES: usize = 64 << 20;
 /// What a file counts at least: its request and its task.
 const LEAST_OF_A_FILE: usize = 1 << 10;
-/// An upload that ends sooner lets eight times as many bytes more be under way. At the rate of those that were before it they take
-/// 4.5 s at most. What 1 Gbit/s carries in 100 ms is under way in the second round trip.
+/// An upload that ends sooner raises the limit by eight times its bytes: all that is under way then takes at most 4.5 s at the same
+/// rate. A path of 1 Gbit/s and 100 ms is full in the second round trip.
 const AT_ONCE: Duration = Duration::from_millis(500);
-/// An upload that ends sooner lets twice as many bytes more be under way.
+/// An upload that ends sooner raises the limit by twice its bytes.
 const QUICK: Duration = Duration::from_secs(2);
-/// An upload that takes longer lets fewer be.
+/// An upload that takes longer lowers the limit.
 const SLOW: Duration = Duration::from_secs(6);
 
 /// The bytes under way.

@@ -34,7 +34,7 @@ impl Finisher {
     /// Does a job, after those that wait.
     ///
     /// # Errors
-    /// That of the job.
+    /// The job failed.
     pub(crate) async fn run(
         self: &Arc<Self>,
         job: impl FnOnce() -> Result<(), Failure> + Send + 'static,
