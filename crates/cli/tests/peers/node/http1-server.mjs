@@ -19,8 +19,10 @@ server.on('request', (request, response) => {
   const name = path.basename(new URL(request.url, 'http://peer').pathname);
   if (request.method === 'PUT' || request.method === 'POST') {
     receive(request, response, name);
-  } else {
+  } else if (request.method === 'GET' || request.method === 'HEAD') {
     send(response, path.join(root, name));
+  } else {
+    response.writeHead(405, { allow: 'GET, HEAD, POST, PUT' }).end();
   }
 });
 

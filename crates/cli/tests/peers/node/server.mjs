@@ -19,8 +19,11 @@ server.on('stream', (stream, headers) => {
   const name = path.basename(new URL(headers[':path'], 'http://peer').pathname);
   if (headers[':method'] === 'PUT' || headers[':method'] === 'POST') {
     receive(stream, name);
-  } else {
+  } else if (headers[':method'] === 'GET' || headers[':method'] === 'HEAD') {
     send(stream, name);
+  } else {
+    // With a file, Node 20 can end with a segmentation fault when the client resets the stream (nodejs/node issue 56825).
+    stream.respond({ ':status': 405, allow: 'GET, HEAD, POST, PUT' }, { endStream: true });
   }
 });
 
