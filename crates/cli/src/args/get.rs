@@ -30,7 +30,7 @@ pub(crate) struct GetArgs {
     pub(crate) output: Option<PathBuf>,
 
     /// Save each body in the current folder, named after the last segment of its URL
-    #[arg(short = 'O', long, group = "place")]
+    #[arg(short = 'O', long, conflicts_with_all = ["output", "discard", "head", "include"])]
     pub(crate) remote_name: bool,
 
     /// Like -O, in this folder, which is created if it does not exist

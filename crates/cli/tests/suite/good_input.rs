@@ -225,6 +225,19 @@ fn more_large_files_at_once_than_are_kept_open_all_arrive_whole() -> TestResult 
 }
 
 #[test]
+fn remote_names_may_be_those_of_a_folder() -> TestResult {
+    let root = tempfile::tempdir()?;
+    fs::write(root.path().join("file"), content(1_000))?;
+    let serving = Serving::start(root.path(), &["--plaintext"])?;
+    let folder = tempfile::tempdir()?;
+    let url = format!("{}/file", serving.origin);
+    run(folder.path(), ["get", "-O", "--dir", "new", &url])?.succeeded();
+    assert!(fs::read(folder.path().join("new/file"))? == content(1_000));
+    assert_eq!(names(folder.path())?, ["new"]);
+    Ok(())
+}
+
+#[test]
 fn discarded_bodies_are_counted_and_leave_nothing() -> TestResult {
     let root = tempfile::tempdir()?;
     fs::write(root.path().join("file"), content(100_000))?;
