@@ -111,8 +111,8 @@ settings! {
         /// The largest decoded field section that is accepted, by the measure of RFC 9113 section 6.5.2
         /// (SETTINGS_MAX_HEADER_LIST_SIZE), in bytes. Default: 64 KiB. A larger request is answered with 431.
         max_header_list_size, set_max_header_list_size: u32 = 64 << 10;
-        /// The most fields in a field section, cookie crumbs included. Default: 1,000. A request with more is answered
-        /// with 431.
+        /// The most fields in a field section, cookie crumbs included. Default: 1,000; over HTTP/1.1, 100 in a request and 256
+        /// in a response. A request with more is answered with 431.
         max_header_fields, set_max_header_fields: u32 = 1_000;
         /// The dynamic table that the peer may use (SETTINGS_HEADER_TABLE_SIZE), in bytes. Default: 4,096.
         header_table_size, set_header_table_size: u32 = 4_096;

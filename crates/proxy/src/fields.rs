@@ -39,8 +39,11 @@ pub(crate) fn remove_of_connection(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
-    for name in &OF_CONNECTION {
-        headers.remove(name);
+    // Most messages have none of them, and a look at each name costs less than eight searches.
+    if headers.keys().any(|name| OF_CONNECTION.contains(name)) {
+        for name in &OF_CONNECTION {
+            headers.remove(name);
+        }
     }
     if headers.contains_key(TE) {
         let wants_trailers = lists(headers, &TE, "trailers");

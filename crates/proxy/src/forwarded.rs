@@ -4,9 +4,9 @@
 //! What a client says in them is its own invention, and is removed. A proxy in front of this one is believed if its address is
 //! trusted: its fields are kept and extended.
 
-use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
+use bytes::Bytes;
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
@@ -32,8 +32,9 @@ pub(crate) fn set(headers: &mut HeaderMap, client: &Client<'_>, trusted: &[IpNet
     let is_trusted = address.is_some_and(|address| trusted.iter().any(|net| net.contains(&address)));
     remove(headers, |name| !is_trusted || name.as_str().contains('_'));
     let proto = if client.https { "https" } else { "http" };
-    if let Some(address) = address {
-        append(headers, FOR, &address.to_string());
+    let text = address.map(|address| address.to_string());
+    if let Some(text) = &text {
+        append(headers, FOR, text.as_bytes());
     }
     if !headers.contains_key(PROTO) {
         headers.insert(PROTO, HeaderValue::from_static(proto));
@@ -41,34 +42,35 @@ pub(crate) fn set(headers: &mut HeaderMap, client: &Client<'_>, trusted: &[IpNet
     if let (Some(host), false) = (client.host, headers.contains_key(HOST)) {
         headers.insert(HOST, host.clone());
     }
-    append(headers, FORWARDED, &element(address, proto, client.host));
+    let text = text.as_deref().unwrap_or_default();
+    append(headers, FORWARDED, &element(address, text, proto, client.host));
 }
 
-/// An element of `forwarded`. An IPv6 address is in brackets and quotes (RFC 7239 section 6).
-fn element(address: Option<IpAddr>, proto: &str, host: Option<&HeaderValue>) -> String {
-    let mut element = match address {
-        Some(IpAddr::V4(address)) => format!("for={address}"),
-        Some(IpAddr::V6(address)) => format!("for=\"[{address}]\""),
-        None => "for=unknown".to_owned(),
+/// An element of `forwarded`. `text` is the address, which is in brackets and quotes if it is of IPv6 (RFC 7239 section 6).
+fn element(address: Option<IpAddr>, text: &str, proto: &str, host: Option<&HeaderValue>) -> Vec<u8> {
+    let (before, text, after) = match address {
+        Some(IpAddr::V4(_)) => ("for=", text, ""),
+        Some(IpAddr::V6(_)) => ("for=\"[", text, "]\""),
+        None => ("for=", "unknown", ""),
     };
-    let _ = write!(element, ";proto={proto}");
     // A host has no quote and no backslash.
     let is_plain = |host: &&str| !host.is_empty() && !host.contains(['"', '\\']);
-    if let Some(host) = host.and_then(|host| host.to_str().ok()).filter(is_plain) {
-        let _ = write!(element, ";host=\"{host}\"");
-    }
-    element
+    let host = host.and_then(|host| host.to_str().ok()).filter(is_plain);
+    let (before_host, host, after_host) = host.map_or(("", "", ""), |host| (";host=\"", host, "\""));
+    [before, text, after, ";proto=", proto, before_host, host, after_host]
+        .concat()
+        .into_bytes()
 }
 
 /// Adds a member to a list, on the line that is there.
-fn append(headers: &mut HeaderMap, name: HeaderName, member: &str) {
+fn append(headers: &mut HeaderMap, name: HeaderName, member: &[u8]) {
     let mut list = Vec::new();
     for line in headers.get_all(&name) {
         list.extend_from_slice(line.as_bytes());
         list.extend_from_slice(b", ");
     }
-    list.extend_from_slice(member.as_bytes());
-    if let Ok(value) = HeaderValue::from_bytes(&list) {
+    list.extend_from_slice(member);
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(list)) {
         headers.insert(name, value);
     }
 }
@@ -80,15 +82,17 @@ pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
 
 /// Removes the fields that `also` says of. A name with underscores is the same: CGI and WSGI make one variable of both.
 fn remove(headers: &mut HeaderMap, also: impl Fn(&HeaderName) -> bool) {
-    let is_meant = |name: &HeaderName| {
-        let plain = name.as_str().replace('_', "-");
-        OTHERS.contains(&plain.as_str()) || plain.starts_with("x-forwarded-")
-    };
-    let all = headers.keys().filter(|name| is_meant(name) && also(name));
+    let all = headers.keys().filter(|name| is_meant(name.as_str()) && also(name));
     let found: Vec<_> = all.cloned().collect();
     for name in found {
         headers.remove(name);
     }
+}
+
+fn is_meant(name: &str) -> bool {
+    let is_same = |(own, plain): (u8, u8)| own == plain || (own == b'_' && plain == b'-');
+    let begins = |with: &str| name.len() >= with.len() && name.bytes().zip(with.bytes()).all(is_same);
+    begins("x-forwarded-") || OTHERS.iter().any(|other| name.len() == other.len() && begins(other))
 }
 
 #[cfg(test)]

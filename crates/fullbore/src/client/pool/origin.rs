@@ -479,15 +479,20 @@ impl OriginPool {
             state.growth.exchange_completed(took);
             state.spreading.exchange_completed();
         }
-        if state.waiting.is_empty() && !connection.is_http1() {
+        let is_http1 = connection.is_http1();
+        let none_waits = state.waiting.is_empty();
+        if none_waits && !is_http1 {
             // The slot stays free until the next request. Nothing else has changed.
             return;
         }
         let now = Instant::now();
-        let idle = match connection.is_http1() {
+        let idle = match is_http1 {
             true => state.take_idle(connection, self.settings.max_idle_http1, now),
             false => None,
         };
+        if none_waits && idle.is_none() && state.idle_check(now).is_none() {
+            return;
+        }
         let mut effects = self.update(&mut state, now);
         effects.removed.extend(idle);
         drop(state);
@@ -630,13 +635,19 @@ impl PoolState {
         let carried = open + 1 + self.waiting.len() as u64;
         self.doubt_lifetime(now);
         let lifetime = self.lifetime;
-        let members = self.members.iter_mut().rev();
-        let (free, member) = members
-            .map(|member| (member.free(lifetime), member))
-            .max_by_key(|(free, _)| *free)?;
-        if free == 0 {
-            return None;
+        let (mut most, mut found) = (0, None);
+        for member in &mut self.members {
+            let free = member.free(lifetime);
+            if free > most {
+                // One of HTTP/1.1 has one at most.
+                let is_http1 = member.handle.is_http1();
+                (most, found) = (free, Some(member));
+                if is_http1 {
+                    break;
+                }
+            }
         }
+        let member = found?;
         member.count_request(lifetime, now);
         self.growth.record_load(carried);
         if let Some(refusals) = &mut self.refusals {

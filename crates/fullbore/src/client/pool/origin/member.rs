@@ -48,6 +48,9 @@ impl Member {
 
     /// The requests that it takes now, if connections end after `lifetime`.
     pub(super) fn free(&self, lifetime: Option<u64>) -> u64 {
+        if self.in_flight > 0 && self.handle.is_http1() {
+            return 0;
+        }
         match self.handle.is_open() {
             true => u64::from(self.room().saturating_sub(self.in_flight)).min(self.left(lifetime)),
             false => 0,

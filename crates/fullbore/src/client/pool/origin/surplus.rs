@@ -75,7 +75,7 @@ impl Drop for Cleanup {
 
 impl Member {
     fn is_idle_http1(&self) -> bool {
-        self.in_flight == 0 && self.connection.is_http1()
+        self.in_flight == 0 && self.handle.is_http1()
     }
 }
 
@@ -189,7 +189,10 @@ impl PoolState {
 
     /// For how long an HTTP/1.1 connection has waited for its first answer.
     fn waits_since(&self, now: Instant) -> Option<Duration> {
-        let unanswered = |member: &&Member| member.connection.is_http1() && !member.connection.has_served();
+        // The second request follows the first answer. With many connections, each that is looked up is not in the cache.
+        let unanswered = |member: &&Member| {
+            member.taken <= 1 && member.handle.is_http1() && !member.connection.has_served()
+        };
         let members = self.members.iter().filter(unanswered);
         let first = members.filter_map(|member| member.first_at).min()?;
         Some(now.duration_since(first))
