@@ -57,9 +57,18 @@ fn element(address: Option<IpAddr>, text: &str, proto: &str, host: Option<&Heade
     let is_plain = |host: &&str| !host.is_empty() && !host.contains(['"', '\\']);
     let host = host.and_then(|host| host.to_str().ok()).filter(is_plain);
     let (before_host, host, after_host) = host.map_or(("", "", ""), |host| (";host=\"", host, "\""));
-    [before, text, after, ";proto=", proto, before_host, host, after_host]
-        .concat()
-        .into_bytes()
+    [
+        before,
+        text,
+        after,
+        ";proto=",
+        proto,
+        before_host,
+        host,
+        after_host,
+    ]
+    .concat()
+    .into_bytes()
 }
 
 /// Adds a member to a list, on the line that is there.
@@ -82,7 +91,9 @@ pub(crate) fn remove_from_trailers(trailers: &mut HeaderMap) {
 
 /// Removes the fields that `also` says of. A name with underscores is the same: CGI and WSGI make one variable of both.
 fn remove(headers: &mut HeaderMap, also: impl Fn(&HeaderName) -> bool) {
-    let all = headers.keys().filter(|name| is_meant(name.as_str()) && also(name));
+    let all = headers
+        .keys()
+        .filter(|name| is_meant(name.as_str()) && also(name));
     let found: Vec<_> = all.cloned().collect();
     for name in found {
         headers.remove(name);
@@ -92,7 +103,10 @@ fn remove(headers: &mut HeaderMap, also: impl Fn(&HeaderName) -> bool) {
 fn is_meant(name: &str) -> bool {
     let is_same = |(own, plain): (u8, u8)| own == plain || (own == b'_' && plain == b'-');
     let begins = |with: &str| name.len() >= with.len() && name.bytes().zip(with.bytes()).all(is_same);
-    begins("x-forwarded-") || OTHERS.iter().any(|other| name.len() == other.len() && begins(other))
+    begins("x-forwarded-")
+        || OTHERS
+            .iter()
+            .any(|other| name.len() == other.len() && begins(other))
 }
 
 #[cfg(test)]

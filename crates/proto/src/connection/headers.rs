@@ -205,7 +205,9 @@ impl Connection {
         let request = message::receive_request(self.reader.section_mut(), allows_connect)?;
         let is_connect = request.method() == Method::CONNECT;
         let expected = match has_length {
-            true => expected_length(request.headers(), is_connect)?,
+            // DATA of a tunnel is no body.
+            true if is_connect => None,
+            true => message::received_length(request.headers())?,
             false => None,
         };
         let received = Received {
@@ -295,6 +297,10 @@ impl Connection {
             Phase::Body if !end_stream => {
                 return violation("trailers without END_STREAM, or a second response");
             }
+            // RFC 9113 section 8.5.
+            Phase::Body if stream.receive.content == Content::Tunnel => {
+                return violation("HEADERS within a tunnel");
+            }
             Phase::Body => {}
             Phase::Done => return Ok(()),
         }
@@ -343,9 +349,12 @@ impl Connection {
         if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             half.content = Content::None;
         }
-        if half.content != Content::None {
-            let tunnel = half.content == Content::Tunnel && status.is_success();
-            match expected_length(response.headers(), tunnel) {
+        if half.content == Content::Tunnel && !status.is_success() {
+            // CONNECT was refused: the response is like any other.
+            half.content = Content::Body;
+        }
+        if half.content == Content::Body {
+            match message::received_length(response.headers()) {
                 Ok(expected) => half.expected = expected,
                 Err(malformed) => return violation(malformed.reason()),
             }
@@ -373,14 +382,6 @@ fn headers_on_idle(id: StreamId) -> ConnectionError {
 
 fn headers_on_closed(id: StreamId) -> ConnectionError {
     ConnectionError::violation(ErrorCode::STREAM_CLOSED, "HEADERS on a closed stream").on(id)
-}
-
-/// The length of the body by `content-length`. None for a tunnel, whose DATA is no body.
-fn expected_length(headers: &HeaderMap, tunnel: bool) -> Result<Option<u64>, Malformed> {
-    if tunnel {
-        return Ok(None);
-    }
-    message::received_length(headers)
 }
 
 /// The `priority` field (RFC 9218 section 5). Several lines form one list.

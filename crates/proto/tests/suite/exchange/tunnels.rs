@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fullbore_proto::{Config, ErrorCode, Event, Protocol, ReadState, StreamId};
-use http::{Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
 use crate::support::app::App;
 use crate::support::config;
@@ -82,6 +82,64 @@ fn connect_that_is_refused_is_an_ordinary_response() {
     server.release(stream);
     pair.run();
     assert_eq!(read(&mut pair.client, stream), (b"no".to_vec(), ReadState::End));
+    pair.client.connection.release(stream);
+    pair.run();
+    pair.assert_nothing_leaked();
+}
+
+/// RFC 9113 section 8.5. Both halves: a server's, and a client's once the tunnel exists.
+#[test]
+fn headers_within_a_tunnel_are_an_error_of_the_stream() {
+    let trailers =
+        || HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("1"))]);
+    let request = || Request::connect("example.com:443").body(()).unwrap();
+    for client_sends in [true, false] {
+        let mut pair = Pair::connected();
+        let stream = pair.client.connection.open(request(), false).unwrap();
+        pair.run();
+        let server = &mut pair.server.connection;
+        server.send_response(stream, &Response::new(()), false).unwrap();
+        pair.run();
+        pair.client.take_events();
+        pair.server.take_events();
+        let sender = match client_sends {
+            true => &mut pair.client,
+            false => &mut pair.server,
+        };
+        sender.connection.send_trailers(stream, trailers()).unwrap();
+        pair.run();
+        let receiver = match client_sends {
+            true => &mut pair.server,
+            false => &mut pair.client,
+        };
+        let events = receiver.take_events();
+        assert!(
+            matches!(events.last(), Some(Event::Reset(error)) if error.code == ErrorCode::PROTOCOL_ERROR),
+            "{client_sends}: {events:?}"
+        );
+        pair.client.connection.release(stream);
+        pair.server.connection.release(stream);
+        pair.run();
+        pair.assert_nothing_leaked();
+    }
+}
+
+#[test]
+fn the_response_that_refuses_connect_may_have_trailers() {
+    let mut pair = Pair::connected();
+    let request = Request::connect("example.com:443").body(()).unwrap();
+    let stream = pair.client.connection.open(request, false).unwrap();
+    pair.run();
+    let response = Response::builder().status(403).body(()).unwrap();
+    let server = &mut pair.server.connection;
+    server.send_response(stream, &response, false).unwrap();
+    server.send_trailers(stream, HeaderMap::new()).unwrap();
+    server.release(stream);
+    pair.run();
+    assert!(matches!(
+        read(&mut pair.client, stream),
+        (_, ReadState::Trailers(_) | ReadState::End)
+    ));
     pair.client.connection.release(stream);
     pair.run();
     pair.assert_nothing_leaked();
