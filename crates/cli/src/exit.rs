@@ -303,7 +303,12 @@ fn roots_advice(error: &fullbore::Error) -> String {
 
 /// What is asked over TLS needs no other scheme.
 fn https_advice(place: &str, error: &fullbore::Error) -> Option<&'static str> {
-    (error.kind() == ErrorKind::NotHttp2 && place.starts_with("https:")).then_some("; check the port")
+    match error.kind() == ErrorKind::NotHttp2 {
+        true if place.starts_with("https:") => Some("; check the port"),
+        // The library says it, where the peer answered in TLS.
+        true if error.to_string().ends_with("try https://") => Some(""),
+        _ => None,
+    }
 }
 
 /// No connection was made in time: no other limit would help.

@@ -96,6 +96,7 @@ impl CellState {
             full,
             finished,
             continued,
+            extended_connect,
             share,
         } = outbound;
         *id = None;
@@ -111,7 +112,7 @@ impl CellState {
         *request = None;
         empty(commands);
         *writer = None;
-        (*full, *finished, *continued) = (false, false, false);
+        (*full, *finished, *continued, *extended_connect) = (false, false, false, false);
         (*queued, *share) = (0, None);
     }
 
@@ -158,6 +159,8 @@ pub(crate) struct Outbound {
     pub(crate) finished: bool,
     /// Whether a handler has sent 100 (Continue) itself.
     pub(crate) continued: bool,
+    /// Whether the request is an extended CONNECT (RFC 8441).
+    pub(crate) extended_connect: bool,
     /// The stream's share of [`fullbore_proto::Config::send_buffer`], once the driver has set it.
     share: Option<usize>,
 }

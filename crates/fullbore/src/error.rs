@@ -6,6 +6,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,6 +155,8 @@ enum Detail {
     Connection(ConnectionError),
     /// Takes the place of the text of the kind.
     Stream(StreamError),
+    /// As `Stream`, for an extended CONNECT that the peer does not allow.
+    Tunnel(StreamError),
     /// Takes the place of the text of the kind.
     Usage(UsageError),
     /// The peer closed the connection before its first answer. Follows the text of the kind.
@@ -213,7 +216,7 @@ impl Error {
         match &self.inner.detail {
             Detail::GoAway(frame) => Some(frame.code),
             Detail::Connection(error) => Some(error.code),
-            Detail::Stream(error) => Some(error.code),
+            Detail::Stream(error) | Detail::Tunnel(error) => Some(error.code),
             Detail::Request { error, .. } => error.code(),
             _ => None,
         }
@@ -294,6 +297,9 @@ impl Error {
 
     /// Whether the request was certainly not processed, and may succeed if it is sent again: the peer refused it, or no
     /// connection was made, for a reason that may pass. A client has sent it again as often as it may already.
+    ///
+    /// False for every response that came, 429 (Too Many Requests) and 503 (Service Unavailable) among them: see
+    /// [`Self::status`].
     pub fn is_retryable(&self) -> bool {
         let lasting = matches!(self.kind(), ErrorKind::Certificate | ErrorKind::NotHttp2);
         self.is_refused() || (self.is_connect() && !lasting)
@@ -430,6 +436,11 @@ impl Error {
         Self::of(ErrorKind::Bind, Detail::None, Some(source.into()))
     }
 
+    /// A socket address cannot be listened on.
+    pub(crate) fn bind_to(address: SocketAddr, source: io::Error) -> Self {
+        Self::with_source(ErrorKind::Bind, address.to_string(), source)
+    }
+
     /// Reading or writing failed.
     pub(crate) fn io(source: io::Error) -> Self {
         Self::of(ErrorKind::Io, Detail::None, Some(source.into()))
@@ -502,6 +513,15 @@ impl Error {
             (Side::Local, _) => ErrorKind::Protocol,
         };
         Self::of(kind, Detail::Stream(error.clone()), None)
+    }
+
+    /// The peer reset an extended CONNECT request, and its SETTINGS do not allow any.
+    pub(crate) fn no_extended_connect(error: &StreamError) -> Self {
+        Self::of(
+            Self::from_stream(error).kind(),
+            Detail::Tunnel(error.clone()),
+            None,
+        )
     }
 
     /// The peer's GOAWAY leaves the request out.
@@ -600,7 +620,7 @@ impl Error {
     /// GOAWAY other than the graceful end of a connection in use.
     pub(crate) fn wants_pause(&self) -> bool {
         match &self.inner.detail {
-            Detail::Stream(_) => self.is_refused(),
+            Detail::Stream(_) | Detail::Tunnel(_) => self.is_refused(),
             Detail::GoAway(frame) => self.is_refused() && !frame.is_graceful(),
             _ => false,
         }
@@ -683,6 +703,10 @@ impl fmt::Display for Error {
             Detail::Status(status) => write!(f, "{kind}: {status}"),
             Detail::Connection(error) => error.fmt(f),
             Detail::Stream(error) => error.fmt(f),
+            Detail::Tunnel(error) => write!(
+                f,
+                "{error}; its SETTINGS do not allow extended CONNECT (RFC 8441), which a WebSocket over HTTP/2 needs"
+            ),
             Detail::Usage(error) => error.fmt(f),
             Detail::Unanswered(text) | Detail::OtherVersion(text) => write!(f, "{kind}: {text}"),
         }

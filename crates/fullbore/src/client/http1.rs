@@ -596,7 +596,10 @@ where
         let look = |octets: &[u8]| ((message::is_tls(octets), message::is_http2(octets).0), 0);
         let (is_tls, is_http2) = self.driven.transport.meter().with_noted(look);
         if is_tls && !reused {
-            return Error::new(ErrorKind::NotHttp2, "it answered with an alert of TLS");
+            return Error::new(
+                ErrorKind::NotHttp2,
+                "it answered with an alert of TLS; try https://",
+            );
         }
         match is_http2 && !reused {
             true => Error::other_version(ANSWERED_IN_HTTP2, error),

@@ -76,7 +76,7 @@ impl ServerBuilder {
     /// # Errors
     /// [`ErrorKind::Bind`](crate::ErrorKind::Bind) when the address cannot be bound, and as [`Self::build`].
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Server, Error> {
-        self.build(listen(address).await.map_err(Error::bind)?)
+        self.build(listen(address).await?)
     }
 
     /// Listens on an address together with other servers (`SO_REUSEPORT`, Linux). The kernel gives each new
@@ -88,7 +88,7 @@ impl ServerBuilder {
     /// [`ErrorKind::Bind`](crate::ErrorKind::Bind) when the address cannot be bound, and always on systems other than
     /// Linux, which do not spread connections. Also as [`Self::build`].
     pub async fn bind_shared(self, address: SocketAddr) -> Result<Server, Error> {
-        self.build(listen_shared(address).map_err(Error::bind)?)
+        self.build(listen_shared(address).map_err(|error| Error::bind_to(address, error))?)
     }
 
     /// Checks the settings and makes a server of a listener: a [`TcpListener`], a `tokio::net::UnixListener`, or any
@@ -469,15 +469,15 @@ fn negotiated(protocol: Option<&[u8]>, versions: HttpVersions) -> HttpVersions {
 const BACKLOG: u32 = 4_096;
 
 /// Listens on the first of the addresses that can be bound.
-async fn listen(addresses: impl ToSocketAddrs) -> std::io::Result<TcpListener> {
+async fn listen(addresses: impl ToSocketAddrs) -> Result<TcpListener, Error> {
     let mut failed = None;
-    for address in tokio::net::lookup_host(addresses).await? {
+    for address in tokio::net::lookup_host(addresses).await.map_err(Error::bind)? {
         match listen_on(address, false) {
             Ok(listener) => return Ok(listener),
-            Err(error) => failed = Some(error),
+            Err(error) => failed = Some(Error::bind_to(address, error)),
         }
     }
-    Err(failed.unwrap_or_else(|| std::io::ErrorKind::InvalidInput.into()))
+    Err(failed.unwrap_or_else(|| Error::bind(std::io::ErrorKind::InvalidInput.into())))
 }
 
 fn listen_on(address: SocketAddr, shared: bool) -> std::io::Result<TcpListener> {

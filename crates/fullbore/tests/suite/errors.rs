@@ -529,8 +529,13 @@ async fn settings_out_of_range_are_errors_and_not_clamped() {
 #[tokio::test]
 async fn an_address_in_use_cannot_be_bound_and_says_the_error_of_the_system() {
     let server = Server::bind("127.0.0.1:0").await.unwrap();
-    let error = Server::bind(server.local_addr().unwrap()).await.unwrap_err();
+    let address = server.local_addr().unwrap();
+    let error = Server::bind(address).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Bind);
+    assert_eq!(
+        error.to_string(),
+        format!("cannot listen on the address: {address}")
+    );
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
     assert_eq!(
         source.map(std::io::Error::kind),

@@ -400,3 +400,26 @@ async fn server_sent_events_arrive_one_by_one_over_http_1_1() {
     }
     serving.abort();
 }
+
+#[tokio::test]
+async fn a_server_that_allows_no_extended_connect_is_named_in_the_error() {
+    let server = Server::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/ws", server.local_addr().expect("an address"));
+    let serving = tokio::spawn(server.serve(echo(Arc::default())));
+    let client = Client::new();
+    // The first request leaves before the server's SETTINGS arrive, the second after.
+    for _ in 0..2 {
+        let mut request = Request::connect(&url).body(full("")).expect("a request");
+        request
+            .extensions_mut()
+            .insert(Protocol::from_static("websocket"));
+        let error = soon(client.request(request)).await.expect_err("no WebSocket");
+        assert_eq!(error.kind(), fullbore::ErrorKind::Reset, "{error}");
+        assert_eq!(error.code(), Some(fullbore::ErrorCode::PROTOCOL_ERROR));
+        assert!(
+            error.to_string().contains("do not allow extended CONNECT"),
+            "{error}"
+        );
+    }
+    serving.abort();
+}

@@ -87,7 +87,9 @@ async fn a_port_that_speaks_tls_is_named() {
     let error = soon(fetch(&Client::new(), &site.url)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
     assert!(
-        error.to_string().contains("it answered with an alert of TLS"),
+        error
+            .to_string()
+            .ends_with("it answered with an alert of TLS; try https://"),
         "{error}"
     );
 }
