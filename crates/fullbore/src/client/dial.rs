@@ -209,7 +209,12 @@ fn not_connected(host: &str, mut failures: Vec<(SocketAddr, io::Error)>) -> Erro
     let Some((last, error)) = failures.pop() else {
         return Error::new(ErrorKind::Resolve, format!("{host} has no address"));
     };
-    let mut text = format!("{host} at ");
+    // An address is not said twice.
+    let is_address = host.trim_matches(['[', ']']).parse() == Ok(last.ip());
+    let mut text = match is_address {
+        true => String::new(),
+        false => format!("{host} at "),
+    };
     for (address, error) in failures {
         let _ = write!(text, "{address} ({error}), ");
     }
@@ -398,6 +403,12 @@ mod tests {
             "cannot connect: localhost at [::1]:8080 (network unreachable), 127.0.0.1:8080"
         );
         assert_eq!(error.source().unwrap().to_string(), "connection refused");
+        for (host, address) in [("192.0.2.1", "192.0.2.1:80"), ("[::1]", "[::1]:80")] {
+            let failures = addresses(&[address]).into_iter();
+            let failures = failures.map(|address| (address, ConnectionRefused.into()));
+            let error = not_connected(host, failures.collect());
+            assert_eq!(error.to_string(), format!("cannot connect: {address}"));
+        }
         assert_eq!(
             not_connected("example.com", Vec::new()).kind(),
             ErrorKind::Resolve
