@@ -31,19 +31,23 @@ pub(crate) fn set(headers: &mut HeaderMap, client: &Client<'_>, trusted: &[IpNet
     let address = client.address.map(|address| address.ip().to_canonical());
     let is_trusted = address.is_some_and(|address| trusted.iter().any(|net| net.contains(&address)));
     remove(headers, |name| !is_trusted || name.as_str().contains('_'));
+    // Of a client that is not trusted, none of them is left.
+    let has = |headers: &HeaderMap, name| is_trusted && headers.contains_key(name);
+    let add = if is_trusted { append } else { insert };
     let proto = if client.https { "https" } else { "http" };
     let text = address.map(|address| address.to_string());
-    if let Some(text) = &text {
-        append(headers, FOR, text.as_bytes());
+    let address_text = text.as_deref().unwrap_or_default();
+    let element = element(address, address_text, proto, client.host);
+    if let Some(text) = text {
+        add(headers, FOR, text.into_bytes());
     }
-    if !headers.contains_key(PROTO) {
+    if !has(headers, PROTO) {
         headers.insert(PROTO, HeaderValue::from_static(proto));
     }
-    if let (Some(host), false) = (client.host, headers.contains_key(HOST)) {
+    if let (Some(host), false) = (client.host, has(headers, HOST)) {
         headers.insert(HOST, host.clone());
     }
-    let text = text.as_deref().unwrap_or_default();
-    append(headers, FORWARDED, &element(address, text, proto, client.host));
+    add(headers, FORWARDED, element);
 }
 
 /// An element of `forwarded`. `text` is the address, which is in brackets and quotes if it is of IPv6 (RFC 7239 section 6).
@@ -72,14 +76,18 @@ fn element(address: Option<IpAddr>, text: &str, proto: &str, host: Option<&Heade
 }
 
 /// Adds a member to a list, on the line that is there.
-fn append(headers: &mut HeaderMap, name: HeaderName, member: &[u8]) {
+fn append(headers: &mut HeaderMap, name: HeaderName, member: Vec<u8>) {
     let mut list = Vec::new();
     for line in headers.get_all(&name) {
         list.extend_from_slice(line.as_bytes());
         list.extend_from_slice(b", ");
     }
-    list.extend_from_slice(member);
-    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(list)) {
+    list.extend_from_slice(&member);
+    insert(headers, name, list);
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: Vec<u8>) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
         headers.insert(name, value);
     }
 }

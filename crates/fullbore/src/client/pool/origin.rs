@@ -490,7 +490,7 @@ impl OriginPool {
             true => state.take_idle(connection, self.settings.max_idle_http1, now),
             false => None,
         };
-        if none_waits && idle.is_none() && state.idle_check(now).is_none() {
+        if none_waits && idle.is_none() && !state.has_unanswered_http1() {
             return;
         }
         let mut effects = self.update(&mut state, now);

@@ -77,6 +77,12 @@ impl Member {
     fn is_idle_http1(&self) -> bool {
         self.in_flight == 0 && self.handle.is_http1()
     }
+
+    /// It has a request, and no answer yet.
+    fn is_unanswered_http1(&self) -> bool {
+        // The second request follows the first answer. With many connections, each that is looked up is not in the cache.
+        self.taken == 1 && self.handle.is_http1() && !self.connection.has_served()
+    }
 }
 
 /// Servers that take few connections.
@@ -160,13 +166,17 @@ impl PoolState {
         most: usize,
         now: Instant,
     ) -> Option<Member> {
+        let none_waits = self.waiting.is_empty();
+        if none_waits && self.members.len() <= most && !self.has_unanswered_http1() {
+            return None;
+        }
         let starves = self.waits_since(now).is_some_and(|waited| waited >= STARVED);
         let idle = self
             .members
             .iter()
             .filter(|member| member.is_idle_http1())
             .count();
-        match starves || (self.waiting.is_empty() && idle > most) {
+        match starves || (none_waits && idle > most) {
             true => self.remove(connection),
             false => None,
         }
@@ -187,13 +197,14 @@ impl PoolState {
         }
     }
 
+    /// Whether an HTTP/1.1 connection waits for its first answer.
+    pub(super) fn has_unanswered_http1(&self) -> bool {
+        self.members.iter().any(Member::is_unanswered_http1)
+    }
+
     /// For how long an HTTP/1.1 connection has waited for its first answer.
     fn waits_since(&self, now: Instant) -> Option<Duration> {
-        // The second request follows the first answer. With many connections, each that is looked up is not in the cache.
-        let unanswered = |member: &&Member| {
-            member.taken <= 1 && member.handle.is_http1() && !member.connection.has_served()
-        };
-        let members = self.members.iter().filter(unanswered);
+        let members = self.members.iter().filter(|member| member.is_unanswered_http1());
         let first = members.filter_map(|member| member.first_at).min()?;
         Some(now.duration_since(first))
     }
