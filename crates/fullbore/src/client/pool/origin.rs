@@ -683,6 +683,7 @@ impl PoolState {
     fn return_slot(&mut self, is_it: impl Fn(&Member) -> bool) {
         if let Some(member) = self.members.iter_mut().find(|member| is_it(member)) {
             member.in_flight = member.in_flight.saturating_sub(1);
+            member.served = member.connection.has_served();
         }
     }
 

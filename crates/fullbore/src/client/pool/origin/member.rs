@@ -21,6 +21,8 @@ pub(super) struct Member {
     pub(super) spent: Option<Instant>,
     /// When it was given the first one.
     pub(super) first_at: Option<Instant>,
+    /// As that of the connection when a request ended. With many connections, what is behind a pointer is not in the cache.
+    pub(super) served: bool,
 }
 
 impl Member {
@@ -34,6 +36,7 @@ impl Member {
             taken: 0,
             spent: None,
             first_at: None,
+            served: false,
         }
     }
 

@@ -80,8 +80,7 @@ impl Member {
 
     /// It has a request, and no answer yet.
     fn is_unanswered_http1(&self) -> bool {
-        // The second request follows the first answer. With many connections, each that is looked up is not in the cache.
-        self.taken == 1 && self.handle.is_http1() && !self.connection.has_served()
+        !self.served && self.taken > 0 && self.handle.is_http1() && !self.connection.has_served()
     }
 }
 
