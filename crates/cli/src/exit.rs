@@ -301,11 +301,11 @@ fn roots_advice(error: &fullbore::Error) -> String {
     }
 }
 
-/// What is asked over TLS needs no other scheme.
+/// What is advised in place of https://, where the URL has it already or the error says so.
 fn https_advice(place: &str, error: &fullbore::Error) -> Option<&'static str> {
     match error.kind() == ErrorKind::NotHttp2 {
         true if place.starts_with("https:") => Some("; check the port"),
-        // The library says it, where the peer answered in TLS.
+        // The library advises it itself if the peer answered in TLS.
         true if error.to_string().ends_with("try https://") => Some(""),
         _ => None,
     }
