@@ -170,6 +170,24 @@ async fn connections_that_have_a_limit_each_are_used_up_to_eight() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_that_has_become_slow_does_not_hold_up_the_end() {
+    let even = Script {
+        length: 12_000_000,
+        ..Script::good()
+    };
+    // One of the further connections has a twentieth of the rate.
+    let uneven = Script {
+        further: vec![Conduct::Good, Conduct::Good, Conduct::Slow(20)],
+        ..even.clone()
+    };
+    let even = download(even, Some(4)).await;
+    let uneven = download(uneven, Some(4)).await;
+    assert!(even.error.is_none() && uneven.error.is_none(), "{uneven:?}");
+    // Three connections take a third longer than four. 256 KiB at a twentieth of the rate would take 17 s.
+    assert!(uneven.took < 2 * even.took, "{even:?} {uneven:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_that_would_be_complete_soon_stays_on_its_connection() {
     let script = Script {
         length: 1_200_000,

@@ -45,11 +45,19 @@ const PRESUMED: f64 = 1e6;
 const WORTH_SPLITTING: u64 = 256 << 10;
 const WORTH_SPLITTING_HTTP1: u64 = 1 << 20;
 
+/// The same of a piece that would take so many times the time in which another connection answers ([`LEAD`]): one connection
+/// may have lost what it needs to be as fast as the others.
+const WORTH_SPLITTING_SLOW: u64 = 64 << 10;
+const SLOW: f64 = 2.0;
+
 /// How far ahead of a piece another connection begins: what comes in this time, in seconds, and in so many round trips. A
 /// connection of TLS has its first response after four. The first one begins where an experiment has its result before
 /// the first response gets there.
 const LEAD: (f64, f64) = (0.3, 4.0);
 const TRIAL_LEAD: (f64, f64) = (0.6, 14.0);
+
+/// The least of it, for a connection that has become slow.
+const LEAST_LEAD: u64 = 16 << 10;
 
 /// How long nothing may come of the piece that is waited for while other pieces come. Beside it, 8 round trips.
 const STALLED: Duration = Duration::from_secs(2);
@@ -609,7 +617,7 @@ impl Spread {
         let index = match wanted {
             Some(0) => 0,
             Some(index) if ahead < AHEAD => index,
-            _ if is_idle => match self.split_largest(now) {
+            _ if is_idle => match self.split_slowest(now) {
                 Some(index) => index,
                 None => return false,
             },
@@ -647,23 +655,30 @@ impl Spread {
         let rate = way.and_then(|way| way.meter.rate(10 * TICK, Duration::ZERO));
         let (time, rounds) = if is_trial { TRIAL_LEAD } else { LEAD };
         let lead = rate.unwrap_or(PRESUMED) * (time + rounds * self.round_trip().as_secs_f64());
-        (lead as u64).max(SMALLEST)
+        (lead as u64).max(if is_trial { SMALLEST } else { LEAST_LEAD })
     }
 
-    /// Splits the piece that is under way with the largest rest: where it will be when another connection has answered.
-    /// Returns the index of what lies behind.
-    fn split_largest(&mut self, now: Instant) -> Option<usize> {
+    /// Splits the piece that is under way and takes longest: where it will be when another connection has answered. Returns
+    /// the index of what lies behind.
+    fn split_slowest(&mut self, now: Instant) -> Option<usize> {
         let worth = match self.is_http1 {
             true => WORTH_SPLITTING_HTTP1,
             false => WORTH_SPLITTING,
         };
-        let under_way = self
-            .pieces
-            .iter()
-            .enumerate()
-            .filter(|(_, piece)| piece.is_under_way());
-        let (index, piece) = under_way.max_by_key(|(_, piece)| piece.rest())?;
-        if piece.rest() < worth {
+        let presumed = self.rate() / self.lanes.len() as f64;
+        let rate = |piece: &Piece| {
+            let way = self.lanes.iter().find(|way| way.id == piece.lane);
+            let way = way.filter(|way| way.meter.total() > 0);
+            let rate = way.and_then(|way| way.meter.rate(10 * TICK, Duration::ZERO));
+            rate.unwrap_or(presumed).max(1.0)
+        };
+        let under_way = self.pieces.iter().enumerate();
+        let under_way = under_way.filter(|(_, piece)| piece.is_under_way());
+        let (index, piece, seconds) = under_way
+            .map(|(index, piece)| (index, piece, piece.rest() as f64 / rate(piece)))
+            .max_by(|(_, _, one), (_, _, other)| one.total_cmp(other))?;
+        let is_slow = seconds > SLOW * (LEAD.0 + LEAD.1 * self.round_trip().as_secs_f64());
+        if piece.rest() < if is_slow { WORTH_SPLITTING_SLOW } else { worth } {
             return None;
         }
         let is_trial = piece.is_open && !self.judge.is_convinced();

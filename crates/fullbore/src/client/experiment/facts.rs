@@ -20,8 +20,10 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const ANSWERS: usize = 3;
 const ENOUGH: usize = 2;
 
-/// For how long a packet out of order, or one that was sent again, says that packets are lost.
+/// For how long a packet out of order, or one that was sent again, says that packets are lost: so long, or so many round
+/// trips, in which a congestion window of some hundred packets meets losses of 0.01 %.
 const MEMORY: Duration = Duration::from_secs(2);
+const MEMORY_ROUNDS: u32 = 20;
 
 /// A queue makes the round trip this much longer than the least: by this factor, and by more than a busy machine does.
 const QUEUE: f64 = 1.15;
@@ -108,7 +110,10 @@ impl Watch {
         let shortest = self.round_trips.iter().min()?;
         (self.round_trips.len() >= ENOUGH).then(|| Facts {
             is_queueing: *shortest > least.mul_f64(QUEUE) + BUSY,
-            loses: self.lost_at.is_some_and(|at| now < at + MEMORY),
+            may_queue: *shortest > least.mul_f64(QUEUE),
+            loses: self
+                .lost_at
+                .is_some_and(|at| now < at + MEMORY.max(MEMORY_ROUNDS * least)),
         })
     }
 }

@@ -83,6 +83,8 @@ const FAIR_AT_ONCE: f64 = 2.7;
 pub(in crate::client) struct Facts {
     /// Whether packets wait in a queue on the path: the round trip is longer than the least.
     pub(in crate::client) is_queueing: bool,
+    /// Whether packets may wait there: the round trip is longer than the least, though a busy machine may be the reason.
+    pub(in crate::client) may_queue: bool,
     /// Whether packets were lost lately, as those say that came out of order.
     pub(in crate::client) loses: bool,
 }
@@ -154,6 +156,13 @@ pub(in crate::client) struct Judge {
     gain: Option<Gain>,
     /// Since when the connections of an experiment seem to share a bottleneck.
     shares_since: Option<Instant>,
+    /// Since when losses hold the connections back.
+    held_since: Option<Instant>,
+    /// How often all were tried at once.
+    times_held_back: u32,
+    /// Whether packets may have waited in a queue during the experiment, and whether some were lost.
+    saw_queue: bool,
+    saw_loss: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -192,6 +201,10 @@ impl Judge {
             peak_at: now,
             gain: None,
             shares_since: None,
+            held_since: None,
+            times_held_back: 0,
+            saw_queue: false,
+            saw_loss: false,
         }
     }
 
@@ -206,9 +219,9 @@ impl Judge {
         self.gain
     }
 
-    /// Whether an experiment may begin.
+    /// Whether there are experiments, now or later.
     pub(in crate::client) fn is_looking(&self) -> bool {
-        matches!(self.state, State::Rising | State::Settled { .. })
+        !matches!(self.state, State::Over)
     }
 
     /// `meter` has counted all bytes, and `tried` those over the connections of the experiment.
@@ -228,6 +241,11 @@ impl Judge {
             .filter(|&rate| rate > self.peak)
         {
             (self.peak, self.peak_at) = (rate, now);
+        }
+        let held_back = self.held_back(meter, view, (span, round), now);
+        if let Some(facts) = view.facts {
+            self.saw_queue |= facts.may_queue;
+            self.saw_loss |= facts.loses;
         }
         match self.state {
             State::Over => Advice::Stay,
@@ -280,6 +298,10 @@ impl Judge {
                     self.state = State::Over;
                     return Advice::Close(view.connections.saturating_sub(before));
                 };
+                // The rate to compare with has become that of the past.
+                if let Some(rate) = held_back.filter(|_| !at_once) {
+                    return self.open(view, (rate, self.peak), now);
+                }
                 self.state = State::Trial {
                     before,
                     at_once,
@@ -320,6 +342,26 @@ impl Judge {
         loses && rate < HELD_BACK * self.peak
     }
 
+    /// The rate, if losses have held the connections back for some time, and more of them may help.
+    fn held_back(
+        &mut self,
+        meter: &Meter,
+        view: View,
+        (span, round): (Duration, Duration),
+        now: Instant,
+    ) -> Option<f64> {
+        let rates = [span, 2 * span].map(|span| meter.rate(span, Duration::ZERO));
+        let rate = match rates {
+            [Some(lately), Some(longer)] => Some(lately.max(longer)),
+            _ => None,
+        };
+        let rate = rate.filter(|&rate| self.is_held_back(view, rate));
+        self.held_since = rate.and(self.held_since.or(Some(now)));
+        let lasting = (HELD_BACK_ROUNDS * round).max(HELD_BACK_LEAST);
+        let is_lasting = self.held_since.is_some_and(|since| now >= since + lasting);
+        rate.filter(|&rate| is_lasting && self.is_worth(view, rate, round))
+    }
+
     /// Whether further connections have paid.
     pub(in crate::client) fn is_convinced(&self) -> bool {
         self.convinced
@@ -328,8 +370,10 @@ impl Judge {
     fn open(&mut self, view: View, (rate, earlier): (f64, f64), now: Instant) -> Advice {
         self.was_even = (rate - earlier).abs() < EVEN * earlier;
         let is_held_back = self.is_held_back(view, rate);
-        let at_once = is_held_back && !self.convinced;
+        let at_once = is_held_back;
         self.convinced |= is_held_back;
+        (self.saw_queue, self.saw_loss) = (false, false);
+        self.times_held_back += u32::from(is_held_back);
         self.state = State::Trial {
             before: view.connections,
             at_once,
@@ -402,9 +446,13 @@ impl Judge {
             return Advice::Stay;
         }
         self.settle(rate, now);
+        let is_random = self.saw_loss && !self.saw_queue;
         let needed = match (at_once, before) {
+            // The link was not full, and what losses leave of a rate differs from time to time: twice as many as it took.
+            (true, _) if is_random => Self::needed(before, base, 2.0 * rate, connections),
+            (true, _) if self.times_held_back > 1 => Self::needed(before, base, rate, connections),
             // As many as the rate is a multiple of that of one, which may be its share of a full link.
-            (true, _) => ((rate / base) as usize).clamp(before, connections),
+            (true, _) => ((before as f64 * rate / base) as usize).clamp(before, connections),
             (false, 1) => 1,
             (false, _) => Self::needed(before, base, rate, connections),
         };

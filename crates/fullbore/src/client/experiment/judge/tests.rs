@@ -16,6 +16,14 @@ struct Path {
     facts: Option<Facts>,
 }
 
+fn facts(loses: bool, is_queueing: bool) -> Facts {
+    Facts {
+        loses,
+        is_queueing,
+        may_queue: is_queueing,
+    }
+}
+
 /// What came of a download.
 #[derive(Debug, PartialEq, Eq)]
 struct Ended {
@@ -181,10 +189,7 @@ fn beside_a_flow_of_somebody_else_a_second_one_is_given_back() {
 
 #[test]
 fn while_packets_wait_in_a_queue_nothing_is_tried() {
-    let facts = Some(Facts {
-        is_queueing: true,
-        loses: true,
-    });
+    let facts = Some(facts(true, true));
     let path = Path {
         facts,
         ..path(100.0, 1.0)
@@ -211,11 +216,10 @@ fn after_a_refusal_nothing_more_is_tried() {
 #[test]
 fn losses_that_hold_a_connection_back_have_all_tried_at_once() {
     let start = Instant::now();
-    let facts = |loses, is_queueing| Some(Facts { loses, is_queueing });
     for (facts, advice) in [
-        (facts(true, false), Advice::Open(7)),
-        (facts(false, false), Advice::Open(1)),
-        (facts(true, true), Advice::Stay),
+        (Some(facts(true, false)), Advice::Open(7)),
+        (Some(facts(false, false)), Advice::Open(1)),
+        (Some(facts(true, true)), Advice::Stay),
         (None, Advice::Open(1)),
     ] {
         let mut judge = Judge::new(8, start);
@@ -274,10 +278,7 @@ fn advised(rates: &[f64]) -> Vec<Advice> {
             rest: 100_000_000,
             round_trip: Some(30 * MS),
             reader_is_slow: false,
-            facts: Some(Facts {
-                is_queueing: false,
-                loses: true,
-            }),
+            facts: Some(facts(true, false)),
             is_shared: false,
         };
         judge.advise(&meter, &tried, view, now)
@@ -299,4 +300,68 @@ fn a_rate_that_has_just_fallen_is_none_to_compare_others_with() {
         advice.iter().find(|&&advice| advice != Advice::Stay),
         Some(&Advice::Open(7))
     );
+}
+
+/// What is advised, other than to stay, while these connections have all together so many MB/s, each for so many steps. A
+/// queue is there where it says so. Further connections answer at once, and carry most.
+fn advised_over(phases: &[(u32, f64, bool)]) -> Vec<Advice> {
+    let start = Instant::now();
+    let mut judge = Judge::new(8, start);
+    let (mut meter, mut tried) = (Meter::default(), Meter::default());
+    let mut connections = 1;
+    let mut all = Vec::new();
+    let steps = phases
+        .iter()
+        .flat_map(|&(steps, rate, is_queueing)| (0..steps).map(move |_| (rate, is_queueing)));
+    for (step, (rate, is_queueing)) in (0..).zip(steps) {
+        let now = start + step * STEP;
+        let bytes = (rate * MB * STEP.as_secs_f64()) as u64;
+        meter.count(bytes);
+        tried.count(bytes * (connections as u64 - 1) / connections as u64);
+        meter.read(now);
+        tried.read(now);
+        let view = View {
+            connections,
+            answered: true,
+            rest: 1_000_000_000,
+            round_trip: Some(30 * MS),
+            reader_is_slow: false,
+            facts: Some(facts(true, is_queueing)),
+            is_shared: false,
+        };
+        match judge.advise(&meter, &tried, view, now) {
+            Advice::Stay => continue,
+            Advice::Open(more) => {
+                (tried, connections) = (Meter::default(), connections + more);
+                all.push(Advice::Open(more));
+            }
+            Advice::Close(fewer) => {
+                connections -= fewer;
+                all.push(Advice::Close(fewer));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn losses_during_an_experiment_have_all_tried_at_once() {
+    // The rate before was that of a start which met no losses yet.
+    let advice = advised_over(&[(9, 10.0, false), (20, 6.0, false)]);
+    assert_eq!(advice, [Advice::Open(1), Advice::Open(6)]);
+    let advice = advised_over(&[(9, 10.0, false), (10, 8.0, false)]);
+    assert_eq!(advice, [Advice::Open(1)], "a little less is no loss of the rate");
+}
+
+#[test]
+fn what_was_tried_at_once_is_counted_by_whether_the_link_became_full() {
+    let held_back = [(5, 10.0, false), (20, 5.0, false)];
+    let after = |is_queueing| {
+        let mut phases = held_back.to_vec();
+        phases.push((60, 9.0, is_queueing));
+        advised_over(&phases)
+    };
+    // 1.8 times the rate of one: twice as many, and as many, of which the last may be a share of somebody else's.
+    assert_eq!(after(false), [Advice::Open(7), Advice::Close(4)]);
+    assert_eq!(after(true), [Advice::Open(7), Advice::Close(7)]);
 }
