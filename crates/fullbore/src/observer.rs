@@ -97,9 +97,14 @@ impl Slot {
     }
 
     /// The exchange completed.
-    pub(crate) fn complete(mut self) {
+    pub(crate) fn complete(self) {
+        self.complete_at(Instant::now());
+    }
+
+    /// The exchange completed at this time.
+    pub(crate) fn complete_at(mut self, now: Instant) {
         if let Some(observer) = self.observer.take() {
-            observer.slot_freed(Some(self.taken.elapsed()));
+            observer.slot_freed(Some(now.saturating_duration_since(self.taken)));
         }
     }
 

@@ -3,12 +3,15 @@
 //! A task of its own drives each connection. It takes requests from [`SendRequest`], reports to the pool as the driver of
 //! an HTTP/2 connection does, and holds the slot of a request until the connection can carry the next one. `message` is
 //! what a request and an error become, `outgoing` the body of a request, `sent` how much of it has left, `clock` the limits on
-//! time, `totals` what a client reports, and `tolerant` the transport.
+//! time, `timer` what wakes the task for them, `quiet` the waker of hyper's connection, `totals` what a client reports, and
+//! `tolerant` the transport.
 
 mod clock;
 mod message;
 mod outgoing;
+mod quiet;
 mod sent;
+mod timer;
 mod tolerant;
 mod totals;
 
@@ -16,7 +19,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,10 +30,14 @@ use hyper::client::conn::TrySendError;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::unconstrained;
+use tokio::time::Instant;
 
 use self::clock::{Clock, Limits};
 use self::outgoing::{Departure, Reader, Upload};
+use self::quiet::Quiet;
 use self::sent::SentBody;
+use self::timer::Timer;
 use self::tolerant::{Tolerant, Writes};
 use crate::body::Incoming;
 use crate::error::{Error, ErrorKind};
@@ -56,7 +63,7 @@ const TELLING: usize = 9;
 /// Sends requests on a connection, one after the other.
 #[derive(Clone)]
 pub(super) struct SendRequest {
-    requests: mpsc::UnboundedSender<Exchange>,
+    requests: mpsc::UnboundedSender<Box<Exchange>>,
     connection: Arc<Shared>,
 }
 
@@ -225,12 +232,13 @@ impl SendRequest {
             .map_err(Failed::local)?;
         inform(&mut request, Arc::clone(&upload), OnInformational::of(head));
         let (answer, answered) = oneshot::channel();
-        let exchange = Exchange {
+        // In a box: it is moved several times on its way, and each place of the channel has room for one.
+        let exchange = Box::new(Exchange {
             request,
             upload,
             slot,
             answer,
-        };
+        });
         if let Err(unsent) = self.requests.send(exchange) {
             return Err(Failed::unsent(unsent.0.request, true));
         }
@@ -342,6 +350,8 @@ struct Driven<T, F> {
     connection: Option<Pin<Box<F>>>,
     /// Why it ended.
     failure: Option<hyper::Error>,
+    /// What wakes the task for it.
+    quiet: Quiet,
 }
 
 impl<T, F> Driven<T, F>
@@ -354,13 +364,37 @@ where
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(());
         };
-        let Poll::Ready(ended) = connection.as_mut().poll(cx) else {
+        let mut cx = Context::from_waker(self.quiet.waker(cx));
+        let Poll::Ready(ended) = connection.as_mut().poll(&mut cx) else {
             self.transport.meter().end_turn();
             return Poll::Pending;
         };
         self.failure = ended.err();
         self.connection = None;
         Poll::Ready(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.connection.is_none()
+    }
+
+    /// Why there is no response.
+    fn reason(&self, error: hyper::Error, upload: &Upload, answered: bool, reused: bool) -> Error {
+        if let Some(error) = upload.error() {
+            return error;
+        }
+        let look = |octets: &[u8]| ((message::is_tls(octets), message::is_http2(octets).0), 0);
+        let (is_tls, is_http2) = self.transport.meter().with_noted(look);
+        if is_tls && !reused {
+            return Error::new(
+                ErrorKind::NotHttp2,
+                "it answered with an alert of TLS; try https://",
+            );
+        }
+        match is_http2 && !reused {
+            true => Error::other_version(ANSWERED_IN_HTTP2, error),
+            false => message::error(error, answered),
+        }
     }
 
     async fn ended(&mut self) {
@@ -377,7 +411,7 @@ enum Next {
     End,
 }
 
-async fn run<T>(io: T, settings: Settings, mut requests: mpsc::UnboundedReceiver<Exchange>, mut end: End)
+async fn run<T>(io: T, settings: Settings, mut requests: mpsc::UnboundedReceiver<Box<Exchange>>, mut end: End)
 where
     T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -392,16 +426,37 @@ where
         transport,
         connection: Some(Box::pin(connection.with_upgrades())),
         failure: None,
+        quiet: poll_fn(|cx| Poll::Ready(Quiet::new(cx))).await,
     };
     settings.totals.begin(&record);
+    let mut timer = Timer::default();
     let mut served = false;
+    let mut idle_since = Instant::now();
     loop {
-        let next = tokio::select! {
-            biased;
-            () = driven.ended() => Next::End,
-            request = requests.recv() => request.map_or(Next::End, |request| Next::Request(Box::new(request))),
-            () = tokio::time::sleep(settings.idle_timeout), if !end.connection.is_closing() => Next::Idle,
-        };
+        let idle_until = idle_since.checked_add(settings.idle_timeout);
+        let idle_until = idle_until.filter(|_| !end.connection.is_closing());
+        // The exchange before has driven it, and nothing has changed.
+        let mut is_driven = served;
+        let next = poll_fn(|cx| {
+            // With a request, hyper is driven once: it reads what the server has said since, and returns the request if that was
+            // the end. Only of a connection that has served none, the end says what kind of server there is.
+            if !served && driven.poll(cx).is_ready() {
+                return Poll::Ready(Next::End);
+            }
+            if let Poll::Ready(request) = requests.poll_recv(cx) {
+                return Poll::Ready(request.map_or(Next::End, Next::Request));
+            }
+            let is_over = match std::mem::take(&mut is_driven) || !served {
+                true => driven.is_over(),
+                false => driven.poll(cx).is_ready(),
+            };
+            match (is_over, idle_until) {
+                (true, _) => Poll::Ready(Next::End),
+                (false, Some(at)) => timer.poll(at, cx).map(|()| Next::Idle),
+                (false, None) => Poll::Pending,
+            }
+        })
+        .await;
         match next {
             Next::End => break,
             // A request that has this connection already is still sent.
@@ -413,12 +468,14 @@ where
                 let line = Line {
                     sender: &mut sender,
                     driven: &mut driven,
+                    timer: &mut timer,
                     settings: &settings,
                     record: &record,
                     writes: &writes,
                 };
-                if !line.carry(*exchange, served, &mut end).await {
-                    break;
+                match line.carry(*exchange, served, &mut end).await {
+                    Some(at) => idle_since = at,
+                    None => break,
                 }
                 served = true;
             }
@@ -441,10 +498,16 @@ where
     let _ = tokio::time::timeout(LINGER, driven.ended()).await;
 }
 
+/// For what hyper passes to its caller: that comes while this task drives it, and is looked for right after.
+fn nobody() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
 /// A connection that carries one exchange.
 struct Line<'a, T, F> {
     sender: &'a mut Sender,
     driven: &'a mut Driven<T, F>,
+    timer: &'a mut Timer,
     settings: &'a Settings,
     record: &'a Record,
     writes: &'a Writes,
@@ -464,8 +527,8 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = hyper::Result<()>>,
 {
-    /// Sends a request and passes on its response. Returns whether the connection can carry another one.
-    async fn carry(self, exchange: Exchange, reused: bool, end: &mut End) -> bool {
+    /// Sends a request and passes on its response. Returns the time if the connection can carry another one.
+    async fn carry(self, exchange: Exchange, reused: bool, end: &mut End) -> Option<Instant> {
         let Exchange {
             request,
             upload,
@@ -476,17 +539,18 @@ where
         let before = self.driven.transport.traffic();
         let first = self.settings.first_limits.as_ref().filter(|_| !reused);
         let limits = first.unwrap_or(&self.settings.limits);
-        let mut clock = Clock::start(limits, &upload, self.record, before);
+        let mut clock = Clock::start(limits, &upload, self.record, self.timer, (before, slot.taken()));
         let departure = Departure::start(&upload, self.writes, before.sent);
         let head = {
-            let mut response = std::pin::pin!(self.sender.try_send_request(request));
+            self.driven.quiet.silence();
+            let mut response = std::pin::pin!(unconstrained(self.sender.try_send_request(request)));
             poll_fn(|cx| {
                 // Even if the connection has ended, the response may be there.
                 let _ = self.driven.poll(cx);
                 let traffic = self.driven.transport.traffic();
-                clock.driven(traffic, false);
+                clock.driven(traffic);
                 departure.wrote(traffic.sent);
-                match response.as_mut().poll(cx) {
+                match response.as_mut().poll(&mut nobody()) {
                     Poll::Ready(Ok(response)) => return Poll::Ready(Head::Response(response)),
                     Poll::Ready(Err(failed)) => return Poll::Ready(Head::Failed(failed)),
                     Poll::Pending => {}
@@ -494,6 +558,7 @@ where
                 if answer.poll_closed(cx).is_ready() {
                     return Poll::Ready(Head::Canceled);
                 }
+                clock.note(false);
                 clock.poll_head(cx).map(Head::Late)
             })
             .await
@@ -503,7 +568,7 @@ where
             Head::Failed(mut failed) => {
                 let unsent = failed.take_message().map(Request::into_body);
                 let answered = self.driven.transport.traffic().received > before.received;
-                let error = self.reason(failed.into_error(), &upload, answered, reused);
+                let error = self.driven.reason(failed.into_error(), &upload, answered, reused);
                 let error = match &end.connection.forwarding {
                     Some(forwarding) if !reused && unsent.is_none() => forwarding.blame(error),
                     _ => error,
@@ -514,26 +579,26 @@ where
                     unsent,
                     reused,
                 }));
-                return false;
+                return None;
             }
             Head::Late(error) => {
                 self.driven.connection = None;
                 end.report(&error);
                 let _ = answer.send(Err(Failed::local(error)));
-                return false;
+                return None;
             }
             Head::Canceled => {
                 // hyper ends the connection, since its caller is gone.
                 let _ = tokio::time::timeout(LINGER, self.driven.ended()).await;
                 end.report(&Error::new(ErrorKind::Canceled, "nobody waits for the response"));
-                return false;
+                return None;
             }
         };
         if let Some(error) = message::ambiguous(response.headers_mut()) {
             self.driven.connection = None;
             end.report(&error);
             let _ = answer.send(Err(Failed::local(error)));
-            return false;
+            return None;
         }
         // hyper would send the next request without its body, if that had no length: HTTP/1.0 has no chunks.
         let reusable = response.version() == Version::HTTP_11;
@@ -551,17 +616,21 @@ where
         end.connection.observer.answered();
         let reader = Box::new(Reader(Arc::clone(&upload)));
         let _ = answer.send(Ok(response.map(|body| Incoming::http1(body, reader))));
+        let mut is_driven = true;
         let rest = poll_fn(|cx| {
-            let ended = self.driven.poll(cx).is_ready();
-            let traffic = self.driven.transport.traffic();
-            clock.driven(traffic, true);
-            departure.wrote(traffic.sent);
-            if ended {
+            if !std::mem::take(&mut is_driven) {
+                let _ = self.driven.poll(cx);
+                let traffic = self.driven.transport.traffic();
+                clock.driven(traffic);
+                departure.wrote(traffic.sent);
+            }
+            if self.driven.is_over() {
                 return Poll::Ready(Ok(false));
             }
-            if let Poll::Ready(Ok(())) = self.sender.poll_ready(cx) {
+            if let Poll::Ready(Ok(())) = self.sender.poll_ready(&mut nobody()) {
                 return Poll::Ready(Ok(true));
             }
+            clock.note(true);
             // hyper still holds a part of the request, which the server does not want, or which cannot be sent.
             if (refused || self.writes.have_failed()) && upload.poll_response_read(cx).is_ready() {
                 self.driven.connection = None;
@@ -571,39 +640,21 @@ where
         });
         match rest.await {
             Ok(true) if reusable && !self.writes.have_failed() => {
-                slot.complete();
-                true
+                let now = clock.end();
+                slot.complete_at(now);
+                Some(now)
             }
             Ok(_) => {
                 end.report(&Error::connection_gone());
-                false
+                None
             }
             Err(error) => {
                 // The reader gets this error rather than hyper's.
                 upload.fail(&error);
                 self.driven.connection = None;
                 end.report(&error);
-                false
+                None
             }
-        }
-    }
-
-    /// Why there is no response.
-    fn reason(&self, error: hyper::Error, upload: &Upload, answered: bool, reused: bool) -> Error {
-        if let Some(error) = upload.error() {
-            return error;
-        }
-        let look = |octets: &[u8]| ((message::is_tls(octets), message::is_http2(octets).0), 0);
-        let (is_tls, is_http2) = self.driven.transport.meter().with_noted(look);
-        if is_tls && !reused {
-            return Error::new(
-                ErrorKind::NotHttp2,
-                "it answered with an alert of TLS; try https://",
-            );
-        }
-        match is_http2 && !reused {
-            true => Error::other_version(ANSWERED_IN_HTTP2, error),
-            false => message::error(error, answered),
         }
     }
 }

@@ -1,14 +1,13 @@
 //! The limits on time of one exchange, with the names and meanings that they have in HTTP/2, and what it waits for.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fullbore_proto::{Config, PeerLimit};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::outgoing::Upload;
+use super::timer::Timer;
 use super::totals::Ledger;
 use crate::error::{Error, ErrorKind};
 use crate::http1::{Record, Traffic, Waiting};
@@ -74,7 +73,7 @@ pub(super) struct Clock<'a> {
     sending: Waiting,
     receiving: Waiting,
     ledger: Ledger<'a>,
-    sleep: Option<Pin<Box<Sleep>>>,
+    timer: &'a mut Timer,
 }
 
 /// When an exchange fails, and how.
@@ -89,28 +88,39 @@ impl<'a> Clock<'a> {
         limits: &'a Limits,
         upload: &'a Upload,
         record: &'a Record,
-        traffic: Traffic,
+        timer: &'a mut Timer,
+        (traffic, now): (Traffic, Instant),
     ) -> Self {
         Clock {
             limits,
             upload,
-            now: Instant::now(),
+            now,
             traffic,
             received: traffic.received,
             informational: 0,
             head_begun: None,
             sending: Waiting::new(),
             receiving: Waiting::new(),
-            ledger: Ledger::start(record, traffic),
-            sleep: None,
+            ledger: Ledger::start(record, traffic, now),
+            timer,
         }
     }
 
-    /// The connection was driven: what has passed, and whether the final response has begun.
-    pub(super) fn driven(&mut self, traffic: Traffic, answered: bool) {
+    /// The connection was driven: what has passed.
+    pub(super) fn driven(&mut self, traffic: Traffic) {
         self.now = Instant::now();
         self.traffic = traffic;
-        self.ledger.enter(self.upload, traffic, answered, self.now);
+    }
+
+    /// Notes what the exchange waits for since then, before or after the final response has begun.
+    pub(super) fn note(&mut self, answered: bool) {
+        self.ledger.enter(self.upload, self.traffic, answered, self.now);
+    }
+
+    /// The exchange has ended when the connection was driven last. Returns when that was.
+    pub(super) fn end(self) -> Instant {
+        self.ledger.end(self.traffic, self.now);
+        self.now
     }
 
     /// Waits until the head of the response is overdue.
@@ -175,16 +185,10 @@ impl<'a> Clock<'a> {
             .chain(sending)
             .min_by_key(|deadline| deadline.at);
         let Some(first) = first else {
-            self.sleep = None;
             return Poll::Pending;
         };
         if first.at > now {
-            // A timer that is early is moved only when it is over, which is seldom.
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(first.at)));
-            if sleep.deadline() > first.at || sleep.is_elapsed() {
-                sleep.as_mut().reset(first.at);
-            }
-            ready!(sleep.as_mut().poll(cx));
+            ready!(self.timer.poll(first.at, cx));
             if first.at > Instant::now() {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

@@ -167,15 +167,26 @@ impl Totals {
 pub(super) struct Ledger<'a> {
     record: &'a Record,
     seen: Seen,
+    is_over: bool,
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn start(record: &'a Record, traffic: Traffic) -> Self {
+    pub(super) fn start(record: &'a Record, traffic: Traffic, now: Instant) -> Self {
         let mut seen = record.seen();
         seen.requests += 1;
-        let mut ledger = Ledger { record, seen };
-        ledger.note(traffic, (Stall::Idle, Stall::Idle), Instant::now());
+        let mut ledger = Ledger {
+            record,
+            seen,
+            is_over: false,
+        };
+        ledger.note(traffic, (Stall::Idle, Stall::Idle), now);
         ledger
+    }
+
+    /// The exchange has ended at this time.
+    pub(super) fn end(mut self, traffic: Traffic, now: Instant) {
+        self.is_over = true;
+        self.note(traffic, (Stall::Idle, Stall::Idle), now);
     }
 
     /// What the exchange waits for from now on, until its response has begun or after that.
@@ -211,8 +222,10 @@ impl<'a> Ledger<'a> {
 
 impl Drop for Ledger<'_> {
     fn drop(&mut self) {
-        (self.seen.sending, self.seen.receiving) = (Stall::Idle, Stall::Idle);
-        self.record.note(self.seen, Instant::now());
+        if !self.is_over {
+            (self.seen.sending, self.seen.receiving) = (Stall::Idle, Stall::Idle);
+            self.record.note(self.seen, Instant::now());
+        }
     }
 }
 
@@ -230,7 +243,7 @@ mod tests {
     async fn the_report_has_an_exchange_before_it_ends() {
         let (totals, record) = begun();
         let mut traffic = Traffic::default();
-        let mut ledger = Ledger::start(&record, traffic);
+        let mut ledger = Ledger::start(&record, traffic, Instant::now());
         let upload = Upload::new(None);
         ledger.enter(&upload, traffic, false, Instant::now());
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -254,7 +267,7 @@ mod tests {
     async fn receiving_waits_for_the_path_while_octets_are_awaited_and_otherwise_for_the_reader() {
         let (totals, record) = begun();
         let mut traffic = Traffic::default();
-        let mut ledger = Ledger::start(&record, traffic);
+        let mut ledger = Ledger::start(&record, traffic, Instant::now());
         let upload = Upload::new(None);
         for (awaits_read, seconds) in [(true, 3), (false, 5), (true, 10)] {
             traffic.awaits_read = awaits_read;
@@ -282,7 +295,7 @@ mod tests {
             let record = Arc::new(Record::new(None));
             totals.begin(&record);
             let mut traffic = Traffic::default();
-            let mut ledger = Ledger::start(&record, traffic);
+            let mut ledger = Ledger::start(&record, traffic, Instant::now());
             // The large one waits for its reader, all others for the server.
             (traffic.received, traffic.awaits_read) = match connection {
                 50 => (1_000_000, false),

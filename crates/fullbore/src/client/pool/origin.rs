@@ -479,15 +479,15 @@ impl OriginPool {
             state.growth.exchange_completed(took);
             state.spreading.exchange_completed();
         }
-        let is_http1 = connection.is_http1();
         let none_waits = state.waiting.is_empty();
-        if none_waits && !is_http1 {
+        let most_idle = self.settings.max_idle_http1;
+        if none_waits && !(connection.is_http1() && state.may_close_idle(most_idle)) {
             // The slot stays free until the next request. Nothing else has changed.
             return;
         }
         let now = Instant::now();
-        let idle = match is_http1 {
-            true => state.take_idle(connection, self.settings.max_idle_http1, now),
+        let idle = match connection.is_http1() {
+            true => state.take_idle(connection, most_idle, now),
             false => None,
         };
         if none_waits && idle.is_none() && !state.has_unanswered_http1() {

@@ -166,7 +166,7 @@ impl PoolState {
         now: Instant,
     ) -> Option<Member> {
         let none_waits = self.waiting.is_empty();
-        if none_waits && self.members.len() <= most && !self.has_unanswered_http1() {
+        if none_waits && !self.may_close_idle(most) {
             return None;
         }
         let starves = self.waits_since(now).is_some_and(|waited| waited >= STARVED);
@@ -179,6 +179,11 @@ impl PoolState {
             true => self.remove(connection),
             false => None,
         }
+    }
+
+    /// Whether an HTTP/1.1 connection that has become idle may have to close, although no request waits.
+    pub(super) fn may_close_idle(&self, most: usize) -> bool {
+        self.members.len() > most || self.has_unanswered_http1()
     }
 
     /// When idle HTTP/1.1 connections are closed, because another one waits for its first answer.
