@@ -3,21 +3,10 @@
 use std::net::Ipv6Addr;
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, VIA,
 };
 use http::{Method, Version};
-
-const OF_CONNECTION: [HeaderName; 8] = [
-    CONNECTION,
-    HeaderName::from_static("http2-settings"),
-    HeaderName::from_static("keep-alive"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    HeaderName::from_static("proxy-connection"),
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
 
 /// The fields that say how long a message is and to whom it is: `connection` cannot name them.
 const NEVER_NAMED: [&str; 4] = ["content-length", "host", "te", "trailer"];
@@ -34,24 +23,34 @@ const MAX_FORWARDS: HeaderName = HeaderName::from_static("max-forwards");
 
 /// Removes the fields that speak of one connection, and those that `connection` names. `te` stays if it says `trailers`.
 pub(crate) fn remove_of_connection(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
-        for name in named(headers) {
-            headers.remove(name);
-        }
+    // Most messages have none of them.
+    let of_connection = headers.keys().filter(|name| is_of_connection(name));
+    let of_connection: Vec<_> = of_connection.cloned().collect();
+    if of_connection.is_empty() {
+        return;
     }
-    // Most messages have none of them, and a look at each name costs less than eight searches.
-    if headers.keys().any(|name| OF_CONNECTION.contains(name)) {
-        for name in &OF_CONNECTION {
-            headers.remove(name);
-        }
+    let wants_trailers = lists(headers, &TE, "trailers");
+    for name in named(headers).iter().chain(&of_connection) {
+        headers.remove(name);
     }
-    if headers.contains_key(TE) {
-        let wants_trailers = lists(headers, &TE, "trailers");
-        headers.remove(TE);
-        if wants_trailers {
-            headers.insert(TE, HeaderValue::from_static("trailers"));
-        }
+    if wants_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+}
+
+fn is_of_connection(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+    )
 }
 
 /// Removes from trailers what speaks of the connection, and what frames, addresses or authorizes a message.
@@ -84,14 +83,30 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
             None => (text, ""),
         },
     };
-    let is_of_name = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&octet);
     let is_port = match port.strip_prefix(':') {
         Some("") => true,
         Some(port) => port.bytes().all(|octet| octet.is_ascii_digit()) && port.parse::<u16>().is_ok(),
         None => port.is_empty(),
     };
-    host.bytes().all(is_of_name) && is_port
+    host.bytes().all(|octet| OF_NAME[usize::from(octet)]) && is_port
 }
+
+/// The octets of a name of a host.
+static OF_NAME: [bool; 256] = {
+    let mut of_name = [false; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        of_name[octet] = (octet as u8).is_ascii_alphanumeric();
+        octet += 1;
+    }
+    let others = b"-._~!$&'()*+,;=%";
+    let mut index = 0;
+    while index < others.len() {
+        of_name[others[index] as usize] = true;
+        index += 1;
+    }
+    of_name
+};
 
 /// Whether the body has another transfer coding than `chunked`, which was removed already.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {

@@ -196,10 +196,10 @@ impl UnderWay {
         OriginTime(self.since.elapsed())
     }
 
-    /// The instance has answered, whatever it said. Returns what the operator is to be told.
-    pub(crate) fn answered(&self) -> Option<Change> {
+    /// The instance has answered after this time, whatever it said. Returns what the operator is to be told.
+    pub(crate) fn answered(&self, OriginTime(waited): OriginTime) -> Option<Change> {
         let instance = self.instance();
-        instance.figures.add_answer(self.since.elapsed());
+        instance.figures.add_answer(waited);
         if instance.failures.load(Ordering::Relaxed) > 0 {
             instance.failures.store(0, Ordering::Relaxed);
         }
@@ -295,7 +295,7 @@ mod tests {
         let in_use = || two.stats()[0].in_use;
         fail();
         fail();
-        two.pick(Some(1)).answered();
+        two.pick(Some(1)).answered(OriginTime(Duration::ZERO));
         fail();
         fail();
         assert!(in_use(), "an answer ends the row");

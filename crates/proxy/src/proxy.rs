@@ -34,6 +34,9 @@ use crate::upgrade::{self, LateBody, Wish};
 const HEALTH_EVERY: Duration = Duration::from_secs(5);
 const HEALTH_WITHIN: Duration = Duration::from_secs(2);
 
+/// The fields that a request gets: `via`, three of `x-forwarded-`, `forwarded` and `host`.
+const ADDED_FIELDS: usize = 6;
+
 /// A reverse proxy, as a [`Service`]. Cheap to clone; clones share their connections.
 ///
 /// See the [crate](crate) for what it does.
@@ -209,6 +212,7 @@ impl Exchange {
         is_clear(head, host.as_ref())?;
         let headers = head.headers_mut();
         fields::remove_of_connection(headers);
+        headers.reserve(ADDED_FIELDS);
         if fields::add_hop(headers, version) {
             let says = "The request goes in a circle.";
             return Err(Refusal::of_request(StatusCode::LOOP_DETECTED, says));
@@ -470,8 +474,9 @@ impl Exchange {
             let refusal = Refusal::bad_answer("its transfer-encoding is another one than chunked");
             return Err((refusal, Some(under_way)));
         }
-        self.report_change(under_way.answered(), &under_way, None);
-        response.extensions_mut().insert(under_way.waited());
+        let waited = under_way.waited();
+        self.report_change(under_way.answered(waited), &under_way, None);
+        response.extensions_mut().insert(waited);
         let held = self.held(under_way);
         Ok(for_client(response.map(|body| ProxyBody::origin(body, held))))
     }
@@ -483,8 +488,9 @@ impl Exchange {
         under_way: &UnderWay,
         body: ProxyBody,
     ) -> Response<ProxyBody> {
-        self.report_change(under_way.answered(), under_way, None);
-        response.extensions_mut().insert(under_way.waited());
+        let waited = under_way.waited();
+        self.report_change(under_way.answered(waited), under_way, None);
+        response.extensions_mut().insert(waited);
         for_client(response.map(|_| body))
     }
 
