@@ -41,6 +41,8 @@ enum Source {
     /// hyper, over HTTP/1.1.
     /// Boxed: the bodies of HTTP/2 requests are moved several times, and this one is the longest.
     Http1(Box<Http1Body>),
+    /// Nobody any more: hyper has read all of it.
+    Whole(Box<Bytes>),
     Wrapped(Box<Wrapped>),
 }
 
@@ -66,9 +68,12 @@ impl Incoming {
         }
     }
 
-    /// The body of a message over HTTP/1.1. `watch` is told when it ends, which may be at once.
-    pub(crate) fn http1(body: hyper::body::Incoming, watch: Box<dyn BodyWatch>) -> Self {
-        let remaining = body.size_hint().exact();
+    /// The body of a message over HTTP/1.1, of this length if it is known. `watch` is told when it ends, which may be at once.
+    pub(crate) fn http1(
+        body: hyper::body::Incoming,
+        remaining: Option<u64>,
+        watch: Box<dyn BodyWatch>,
+    ) -> Self {
         let source = match body.is_end_stream() {
             true => {
                 watch.ended(BodyEnd::Complete);
@@ -79,6 +84,15 @@ impl Incoming {
         Incoming {
             source,
             remaining,
+            expects_continue: false,
+        }
+    }
+
+    /// The body of a message over HTTP/1.1 that was read to its end.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Incoming {
+            remaining: Some(bytes.len() as u64),
+            source: Source::Whole(Box::new(bytes)),
             expects_continue: false,
         }
     }
@@ -120,7 +134,7 @@ impl Incoming {
         match &self.source {
             Source::Cell(cell) => Some(cell),
             Source::Wrapped(wrapped) => wrapped.cell.as_ref(),
-            Source::Empty | Source::Http1(_) => None,
+            Source::Empty | Source::Http1(_) | Source::Whole(_) => None,
         }
     }
 
@@ -139,7 +153,7 @@ impl Incoming {
         let size = crate::settings::window("a stream", 1, bytes)?;
         let gone = || Error::config("the body has come to its end, and its window with it");
         let over_http1 = match &self.source {
-            Source::Http1(_) => true,
+            Source::Http1(_) | Source::Whole(_) => true,
             Source::Wrapped(wrapped) => wrapped.cell.is_none(),
             Source::Empty | Source::Cell(_) => false,
         };
@@ -221,6 +235,12 @@ impl Body for Incoming {
                 this.remaining = wrapped.body.size_hint().exact();
                 return Poll::Ready(frame);
             }
+            Source::Whole(bytes) => {
+                let bytes = std::mem::take(&mut **bytes);
+                this.source = Source::Empty;
+                this.remaining = Some(0);
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
             Source::Empty => return Poll::Ready(None),
         };
         let frame = ready!(cell.poll_frame(cx));
@@ -235,6 +255,7 @@ impl Body for Incoming {
         match &self.source {
             Source::Empty => true,
             Source::Http1(body) => body.is_end_stream(),
+            Source::Whole(_) => false,
             Source::Wrapped(wrapped) => wrapped.body.is_end_stream(),
             Source::Cell(cell) => {
                 let state = cell.lock();

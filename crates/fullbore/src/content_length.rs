@@ -106,6 +106,19 @@ impl Length {
     }
 }
 
+/// Leaves one of equal lengths that a head announces.
+///
+/// # Errors
+/// As [`Length::of`].
+pub(crate) fn unify(headers: &mut HeaderMap) -> Result<(), Error> {
+    if let Found::Other = Found::of(headers) {
+        if let Length(Some(bytes)) = Length::parse(headers)? {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+        }
+    }
+    Ok(())
+}
+
 /// The length of the body of a message. If the head announces none and the body knows it, it is announced. Of values that are
 /// repeated one is left: recipients may refuse a repeated one.
 ///

@@ -226,7 +226,7 @@ impl SendRequest {
             let chunked = !length.is_known() && request.body().size_hint().exact().is_none();
             upload.count(SentBody::new(sent.begin(), chunked));
         }
-        request.body_mut().begin(&upload, length);
+        request.body_mut().begin(&upload, length, slot.taken());
         poll_fn(|cx| request.body_mut().poll_begun(cx))
             .await
             .map_err(Failed::local)?;
@@ -503,6 +503,18 @@ fn nobody() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
+/// Takes a body that hyper has read to its end, if it is of known length and not empty.
+fn take_whole(body: &mut hyper::body::Incoming) -> Option<Bytes> {
+    let length = body.size_hint().exact().filter(|length| *length > 0)?;
+    let Poll::Ready(Some(Ok(frame))) = Pin::new(body).poll_frame(&mut nobody()) else {
+        return None;
+    };
+    frame
+        .into_data()
+        .ok()
+        .filter(|bytes| bytes.len() as u64 == length)
+}
+
 /// A connection that carries one exchange.
 struct Line<'a, T, F> {
     sender: &'a mut Sender,
@@ -542,8 +554,9 @@ where
         let mut clock = Clock::start(limits, &upload, self.record, self.timer, (before, slot.taken()));
         let departure = Departure::start(&upload, self.writes, before.sent);
         let head = {
-            self.driven.quiet.silence();
-            let mut response = std::pin::pin!(unconstrained(self.sender.try_send_request(request)));
+            let sender = &mut *self.sender;
+            let sent = self.driven.quiet.silently(|| sender.try_send_request(request));
+            let mut response = std::pin::pin!(unconstrained(sent));
             poll_fn(|cx| {
                 // Even if the connection has ended, the response may be there.
                 let _ = self.driven.poll(cx);
@@ -614,8 +627,17 @@ where
             end.connection.observer.turned_away();
         }
         end.connection.observer.answered();
-        let reader = Box::new(Reader(Arc::clone(&upload)));
-        let _ = answer.send(Ok(response.map(|body| Incoming::http1(body, reader))));
+        let is_complete = matches!(self.sender.poll_ready(&mut nobody()), Poll::Ready(Ok(())));
+        let response = response.map(|mut body| {
+            let length = body.size_hint().exact();
+            // Whoever takes the end of a body wakes hyper's connection, which has nothing to do then.
+            let take = || self.driven.quiet.silently(|| take_whole(&mut body));
+            match is_complete.then(take).flatten() {
+                Some(whole) => Incoming::whole(whole),
+                None => Incoming::http1(body, length, Box::new(Reader(Arc::clone(&upload)))),
+            }
+        });
+        let _ = answer.send(Ok(response));
         let mut is_driven = true;
         let rest = poll_fn(|cx| {
             if !std::mem::take(&mut is_driven) {

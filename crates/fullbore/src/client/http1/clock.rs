@@ -101,7 +101,7 @@ impl<'a> Clock<'a> {
             head_begun: None,
             sending: Waiting::new(),
             receiving: Waiting::new(),
-            ledger: Ledger::start(record, traffic, now),
+            ledger: Ledger::start(record),
             timer,
         }
     }

@@ -141,8 +141,7 @@ pub(super) fn ambiguous(headers: &mut HeaderMap) -> Option<Error> {
     headers.get(CONTENT_LENGTH)?;
     let text = if headers.contains_key(TRANSFER_ENCODING) {
         "the response has both content-length and transfer-encoding"
-    } else if let Ok(Some(length)) = content_length::content_length(headers) {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    } else if content_length::unify(headers).is_ok() {
         return None;
     } else {
         "the response has a content-length that is no number, or several that differ"

@@ -220,12 +220,12 @@ impl Outgoing {
     }
 
     /// Begins to be sent, with this length.
-    pub(super) fn begin(&mut self, upload: &Arc<Upload>, length: Length) {
+    pub(super) fn begin(&mut self, upload: &Arc<Upload>, length: Length, now: Instant) {
         self.measured = Measured::new(length);
         self.upload = Some(Arc::clone(upload));
         self.patience = None;
         if self.is_empty() {
-            upload.lock().ended = Some(Instant::now());
+            upload.lock().ended = Some(now);
         }
     }
 

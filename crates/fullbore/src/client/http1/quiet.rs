@@ -1,11 +1,16 @@
-//! A waker that keeps silent while its task is about to look anyway.
+//! A waker that keeps silent about what its own task does.
 //!
-//! hyper's connection is driven by the task that gives it requests. Each request that it is given wakes it, and so the task would
-//! be scheduled once more for what it does at once.
+//! hyper's connection is driven by the task that gives it requests and takes responses from it. Each of these wakes hyper's
+//! connection, and so the task would be scheduled once more for what it does at once, or for nothing.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
+
+thread_local! {
+    /// The address of the waker that is silent on this thread.
+    static SILENT: Cell<usize> = const { Cell::new(0) };
+}
 
 /// The waker of what a task drives.
 pub(super) struct Quiet {
@@ -16,23 +21,15 @@ pub(super) struct Quiet {
 
 struct Inner {
     task: Waker,
-    is_silent: AtomicBool,
 }
 
 impl Quiet {
     /// Wakes the task of this context.
     pub(super) fn new(cx: &Context<'_>) -> Self {
-        let inner = Arc::new(Inner {
-            task: cx.waker().clone(),
-            is_silent: AtomicBool::new(false),
-        });
+        let task = cx.waker().clone();
+        let inner = Arc::new(Inner { task });
         let waker = Waker::from(Arc::clone(&inner));
         Quiet { inner, waker }
-    }
-
-    /// Wakes nobody until [`Self::waker`] is called: whoever calls this polls with that waker in any case.
-    pub(super) fn silence(&self) {
-        self.inner.is_silent.store(true, Ordering::Release);
     }
 
     /// The waker to poll with.
@@ -40,9 +37,28 @@ impl Quiet {
         if !self.inner.task.will_wake(cx.waker()) {
             *self = Quiet::new(cx);
         }
-        // Whoever was silenced before has come before this poll, which sees what it wanted to tell.
-        self.inner.is_silent.swap(false, Ordering::AcqRel);
         &self.waker
+    }
+
+    /// Does what would wake the task, which drives the rest in any case. Other threads wake it meanwhile.
+    pub(super) fn silently<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _silence = Silence(SILENT.replace(self.inner.address()));
+        act()
+    }
+}
+
+/// Ends the silence, also after a panic.
+struct Silence(usize);
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        SILENT.set(self.0);
+    }
+}
+
+impl Inner {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 }
 
@@ -52,8 +68,7 @@ impl Wake for Inner {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Written to, so that the swap that ends the silence comes after it.
-        if !self.is_silent.fetch_or(false, Ordering::AcqRel) {
+        if SILENT.get() != self.address() {
             self.task.wake_by_ref();
         }
     }
@@ -68,20 +83,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_wakes_its_task_but_while_the_task_is_about_to_look() {
+    fn it_wakes_its_task_but_for_what_the_task_itself_does() {
         let wakes = Arc::new(Wakes::default());
         let task = Waker::from(Arc::clone(&wakes));
         let cx = Context::from_waker(&task);
         let mut quiet = Quiet::new(&cx);
+        let other = Quiet::new(&cx).waker;
         let driven = quiet.waker(&cx).clone();
         driven.wake_by_ref();
         assert_eq!(wakes.count(), 1);
-        quiet.silence();
-        driven.wake_by_ref();
+        quiet.silently(|| driven.wake_by_ref());
         assert_eq!(wakes.count(), 1);
-        assert!(quiet.waker(&cx).will_wake(&driven));
+        quiet.silently(|| other.wake_by_ref());
+        assert_eq!(wakes.count(), 2, "that is another task's");
+        quiet.silently(|| std::thread::scope(|scope| drop(scope.spawn(|| driven.wake_by_ref()))));
+        assert_eq!(wakes.count(), 3, "that is another thread's");
         driven.wake();
-        assert_eq!(wakes.count(), 2);
+        assert_eq!(wakes.count(), 4, "the silence is over");
     }
 
     #[test]
@@ -89,7 +107,6 @@ mod tests {
         let wakes = [(); 2].map(|()| Arc::new(Wakes::default()));
         let tasks = [0, 1].map(|index| Waker::from(Arc::clone(&wakes[index])));
         let mut quiet = Quiet::new(&Context::from_waker(&tasks[0]));
-        quiet.silence();
         quiet.waker(&Context::from_waker(&tasks[1])).wake_by_ref();
         assert_eq!(wakes.each_ref().map(|wakes| wakes.count()), [0, 1]);
     }

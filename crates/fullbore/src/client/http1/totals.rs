@@ -171,16 +171,15 @@ pub(super) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn start(record: &'a Record, traffic: Traffic, now: Instant) -> Self {
+    /// Nothing is noted before [`Self::enter`].
+    pub(super) fn start(record: &'a Record) -> Self {
         let mut seen = record.seen();
         seen.requests += 1;
-        let mut ledger = Ledger {
+        Ledger {
             record,
             seen,
             is_over: false,
-        };
-        ledger.note(traffic, (Stall::Idle, Stall::Idle), now);
-        ledger
+        }
     }
 
     /// The exchange has ended at this time.
@@ -243,7 +242,7 @@ mod tests {
     async fn the_report_has_an_exchange_before_it_ends() {
         let (totals, record) = begun();
         let mut traffic = Traffic::default();
-        let mut ledger = Ledger::start(&record, traffic, Instant::now());
+        let mut ledger = Ledger::start(&record);
         let upload = Upload::new(None);
         ledger.enter(&upload, traffic, false, Instant::now());
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -267,7 +266,7 @@ mod tests {
     async fn receiving_waits_for_the_path_while_octets_are_awaited_and_otherwise_for_the_reader() {
         let (totals, record) = begun();
         let mut traffic = Traffic::default();
-        let mut ledger = Ledger::start(&record, traffic, Instant::now());
+        let mut ledger = Ledger::start(&record);
         let upload = Upload::new(None);
         for (awaits_read, seconds) in [(true, 3), (false, 5), (true, 10)] {
             traffic.awaits_read = awaits_read;
@@ -295,7 +294,7 @@ mod tests {
             let record = Arc::new(Record::new(None));
             totals.begin(&record);
             let mut traffic = Traffic::default();
-            let mut ledger = Ledger::start(&record, traffic, Instant::now());
+            let mut ledger = Ledger::start(&record);
             // The large one waits for its reader, all others for the server.
             (traffic.received, traffic.awaits_read) = match connection {
                 50 => (1_000_000, false),

@@ -123,7 +123,8 @@ impl<S> Http1Service<S> {
             request,
             meter: Arc::clone(&self.meter),
         };
-        Incoming::http1(body, Box::new(watch))
+        let length = body.size_hint().exact();
+        Incoming::http1(body, length, Box::new(watch))
     }
 
     /// The answer to a request that is not passed to its service yet.
