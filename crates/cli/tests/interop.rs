@@ -4,6 +4,8 @@
 //! `FULLBORE_PEERS=required` it fails, and every peer gets files of every size up to 256 MiB, which take minutes. `FULLBORE_BIN` names another program than the one that cargo built. The suite talks
 //! to 127.0.0.1 only, ends every process that it started, and removes its files.
 
+#[path = "interop/autobahn.rs"]
+mod autobahn;
 #[path = "interop/browser.rs"]
 mod browser;
 #[path = "interop/certs.rs"]
@@ -73,6 +75,7 @@ fn main() {
     trials.extend(recipes::trials());
     trials.extend(proxied_pages::trials());
     trials.extend(web_sockets::trials());
+    trials.extend(autobahn::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     files::clean_up();
     conclusion.exit();

@@ -48,6 +48,8 @@ pub(crate) enum Peer {
     Uvicorn,
     /// `ws` of npm.
     Ws,
+    /// `wstest`, Autobahn's test suite for WebSockets.
+    Autobahn,
 }
 
 impl Peer {
@@ -83,6 +85,7 @@ impl Peer {
             Peer::GrpcGo => "grpc-go",
             Peer::Uvicorn => "uvicorn",
             Peer::Ws => "ws",
+            Peer::Autobahn => "Autobahn",
         }
     }
 
@@ -135,6 +138,7 @@ impl Peer {
             Peer::Microsocks => "Debian: microsocks",
             Peer::Tusd => "go install github.com/tus/tusd/v2/cmd/tusd@v2.9.1",
             Peer::GrpcGo | Peer::Uvicorn | Peer::Ws => ".ci/run peers",
+            Peer::Autobahn => ".ci/run peers, with Python 2.7",
         }
     }
 
@@ -144,6 +148,7 @@ impl Peer {
             Peer::Go => go_peer().map(drop),
             Peer::GrpcGo => is_there(&grpc_programs().join("client"), self),
             Peer::Ws => is_there(&node_modules().join("ws"), self),
+            Peer::Autobahn => is_there(&wstest(), self),
             Peer::Uvicorn => {
                 let mut python = python_with_packages();
                 run_text(python.args(["-c", "import uvicorn, websockets"])).map(drop)
@@ -176,8 +181,9 @@ pub(crate) fn trial(
     run: impl FnOnce() -> Outcome + Send + 'static,
 ) -> Trial {
     let name = name.into();
-    // Its build takes minutes: a job of CI of its own has it.
-    let is_required = required() && !peers.contains(&Peer::Tusd);
+    // The build of tusd takes minutes: a job of CI of its own has it. Few systems still have the Python that Autobahn needs.
+    let is_optional = |peer| matches!(peer, &Peer::Tusd | &Peer::Autobahn);
+    let is_required = required() && !peers.iter().any(is_optional);
     match peers.iter().find_map(|peer| reason(*peer)) {
         None => {
             let names: Vec<&str> = peers.iter().map(|peer| peer.name()).collect();
@@ -257,6 +263,17 @@ pub(crate) fn python_with_packages() -> Command {
     let mut python = Command::new("python3");
     python.env("PYTHONPATH", installed().join("python"));
     python
+}
+
+fn wstest() -> PathBuf {
+    installed().join("autobahn/bin/wstest")
+}
+
+/// Autobahn's test suite, which finds its packages by a variable.
+pub(crate) fn autobahn() -> Command {
+    let mut command = Command::new(wstest());
+    command.env("PYTHONUSERBASE", installed().join("autobahn"));
+    command
 }
 
 fn is_there(path: &Path, peer: Peer) -> Outcome {
