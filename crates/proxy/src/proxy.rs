@@ -25,7 +25,7 @@ use crate::body::{Held, ProxyBody};
 use crate::fields;
 use crate::forwarded;
 use crate::instances::{InstanceStats, Instances, UnderWay};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, is_bad_answer};
 use crate::request_body::{Gate, Kept};
 use crate::settings::{Change, Failure, OriginHost, Settings};
 use crate::upgrade::{self, LateBody, Wish};
@@ -499,6 +499,7 @@ impl Exchange {
         let is_its_fault = error.is_connect()
             || error.is_timeout()
             || error.is_closed()
+            || is_bad_answer(error)
             || matches!(error.kind(), ErrorKind::Refused | ErrorKind::Protocol);
         if is_its_fault {
             self.report_change(under_way.failed(), &under_way, Some(error.without_url()));

@@ -8,6 +8,14 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::ProxyBody;
 
+const BAD_ANSWER: &str = "The application gave no valid answer.";
+
+/// Whether a response is shorter than the length in its head. The same kind of error says that of a request, but only a peer
+/// that breaks a rule of HTTP/2 has a code.
+pub(crate) fn is_bad_answer(error: &Error) -> bool {
+    error.kind() == ErrorKind::BodyLength && error.code().is_some()
+}
+
 /// Why there is no answer of the origin.
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -33,7 +41,7 @@ impl Refusal {
     pub(crate) fn bad_answer(error: impl Into<BoxError>) -> Self {
         Self {
             status: StatusCode::BAD_GATEWAY,
-            says: "The application gave no valid answer.",
+            says: BAD_ANSWER,
             error: error.into(),
             is_unsent: false,
         }
@@ -50,6 +58,7 @@ impl Refusal {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The application takes no request at the moment.",
             ),
+            _ if is_bad_answer(error) => (StatusCode::BAD_GATEWAY, BAD_ANSWER),
             // The body of the request, which comes from the client.
             ErrorKind::Body | ErrorKind::BodyLength => {
                 (StatusCode::BAD_REQUEST, "The request did not arrive whole.")
@@ -59,7 +68,7 @@ impl Refusal {
                 "The request cannot be passed on to the application.",
             ),
             _ if error.is_connect() => (StatusCode::BAD_GATEWAY, "The application cannot be reached."),
-            _ => (StatusCode::BAD_GATEWAY, "The application gave no valid answer."),
+            _ => (StatusCode::BAD_GATEWAY, BAD_ANSWER),
         };
         Self {
             status,

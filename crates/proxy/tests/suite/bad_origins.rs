@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proxy::Proxy;
-use fullbore_testing::frames::{GOAWAY, HEADERS, RST_STREAM};
+use fullbore_testing::frames::{END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, block};
 use fullbore_testing::peer::Peer;
 use http::StatusCode;
 use tokio::io::AsyncWriteExt;
@@ -136,6 +136,41 @@ async fn an_origin_of_http_2_that_refuses_is_503_and_one_that_fails_502() {
         .await;
         let front = Front::to(&urls(&site)[1]).await;
         fails(&front, status).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_http_2_that_is_malformed_is_502() {
+    let malformed: [&[(&str, &str)]; 9] = [
+        // Its head is the end, but for five octets. It is no fault of the request (nginx#1568).
+        &[(":status", "200"), ("content-length", "5")],
+        &[
+            (":status", "200"),
+            ("content-length", "0"),
+            ("content-length", "1"),
+        ],
+        &[(":status", "200"), ("content-length", "x")],
+        &[(":status", "200"), ("connection", "close")],
+        &[(":status", "200"), ("Upper", "case")],
+        &[(":status", "200"), (":path", "/")],
+        &[("a", "field"), (":status", "200")],
+        &[(":status", "101")],
+        &[("no", "status")],
+    ];
+    for fields in malformed {
+        let site = raw_origin(move |_, stream| async move {
+            let mut peer = Peer::server(stream, &[]).await;
+            while let Some(frame) = peer.next().await {
+                if frame.kind == HEADERS {
+                    let flags = END_HEADERS | END_STREAM;
+                    peer.send(HEADERS, flags, frame.stream, &block(fields)).await;
+                }
+            }
+        })
+        .await;
+        let front = Front::to(&urls(&site)[1]).await;
+        fails(&front, StatusCode::BAD_GATEWAY).await;
+        assert_eq!(front.proxy.stats()[0].figures.bad_gateway, 4, "{fields:?}");
     }
 }
 
