@@ -11,7 +11,7 @@ use fullbore::{BoxError, Incoming};
 use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::ReadHalf;
+use tokio::io::{AsyncRead, ReadHalf};
 use tokio::sync::oneshot;
 use tokio_util::io::poll_read_buf;
 
@@ -136,13 +136,13 @@ impl fmt::Debug for ProxyBody {
 }
 
 /// Reads a tunnel as a body.
-pub(crate) struct Reading {
-    tunnel: Tunnel,
+pub(crate) struct Reading<T = Tunnel> {
+    tunnel: T,
     read: BytesMut,
 }
 
-impl Reading {
-    pub(crate) fn new(tunnel: Tunnel) -> Self {
+impl<T: AsyncRead + Unpin> Reading<T> {
+    pub(crate) fn new(tunnel: T) -> Self {
         Self {
             tunnel,
             read: BytesMut::new(),

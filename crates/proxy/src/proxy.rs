@@ -353,7 +353,7 @@ impl Exchange {
             Err(refusal) => return Err((refusal, None)),
         };
         let head = on_to(&under_way, head).map_err(|error| (Refusal::bad_answer(error), None))?;
-        let (tunnel, body) = LateBody::new();
+        let (tunnel, body, other) = LateBody::new();
         let sent = under_way.origin().client().request(head.map(|()| body)).await;
         let response = match sent {
             Ok(response) => response,
@@ -371,7 +371,7 @@ impl Exchange {
             if let Ok(client) = client.await {
                 let (reader, writer) = tokio::io::split(TokioIo::new(client));
                 let _ = tunnel.send(reader);
-                upgrade::pass(Box::pin(body), writer).await;
+                upgrade::pass(Box::pin(body), writer, other).await;
             }
             drop(under_way);
         });

@@ -26,8 +26,8 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use sha1::{Digest as _, Sha1};
-use tokio::io::{AsyncWrite, AsyncWriteExt as _, WriteHalf};
-use tokio::sync::oneshot;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, WriteHalf};
+use tokio::sync::{oneshot, watch};
 
 use crate::body::{Reading, Tunnel};
 use crate::fields::lists;
@@ -159,24 +159,73 @@ fn new_key() -> String {
 /// still there is not known while nothing is read from it. A tunnel without data waits for nothing.
 const TAKES_NOTHING: Duration = Duration::from_secs(60);
 
-/// Joins two connections until both have ended, or one takes nothing for [`TAKES_NOTHING`].
+/// How long one half of a tunnel may be silent once the other has ended. A client that has closed its connection cannot be
+/// told from one that still reads, and an origin that ignores its end would keep both connections for ever.
+const SILENT_HALF: Duration = Duration::from_secs(60);
+
+/// A half of a tunnel. It is open until this is dropped.
+pub(crate) type Half = watch::Sender<()>;
+
+/// The other half of a tunnel.
+pub(crate) struct Other(watch::Receiver<()>);
+
+impl Other {
+    pub(crate) fn half() -> (Half, Self) {
+        let (half, other) = watch::channel(());
+        (half, Self(other))
+    }
+
+    /// Waits until the other half has ended, and [`SILENT_HALF`] from then or from now on.
+    async fn is_over(&mut self) {
+        while self.0.changed().await.is_ok() {}
+        tokio::time::sleep(SILENT_HALF).await;
+    }
+}
+
+/// Joins two connections until both have ended, one takes nothing for [`TAKES_NOTHING`], or one has ended and the other is
+/// silent for [`SILENT_HALF`].
 pub(crate) async fn join(client: OnUpgrade, origin: OnUpgrade) {
     let (Ok(client), Ok(origin)) = (client.await, origin.await) else {
         return;
     };
-    let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
-    let (from_origin, to_origin) = tokio::io::split(TokioIo::new(origin));
-    let _ = tokio::try_join!(carry(from_client, to_origin), carry(from_origin, to_client));
+    let _ = join_streams(TokioIo::new(client), TokioIo::new(origin)).await;
+}
+
+async fn join_streams<C, O>(client: C, origin: O) -> io::Result<()>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    O: AsyncRead + AsyncWrite + Unpin,
+{
+    let (from_client, to_client) = tokio::io::split(client);
+    let (from_origin, to_origin) = tokio::io::split(origin);
+    let ((up, of_up), (down, of_down)) = (Other::half(), Other::half());
+    let up = carry(from_client, to_origin, up, of_down);
+    let down = carry(from_origin, to_client, down, of_up);
+    tokio::try_join!(up, down).map(drop)
 }
 
 /// Carries what one side sends to the other, and its end.
-async fn carry(from: Tunnel, mut to: WriteHalf<TokioIo<Upgraded>>) -> io::Result<()> {
+async fn carry<R, W>(from: R, mut to: W, half: Half, mut other: Other) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     let mut reading = Reading::new(from);
-    while let Some(frame) = std::future::poll_fn(|cx| reading.poll_frame(cx)).await {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = std::future::poll_fn(|cx| reading.poll_frame(cx)) => frame,
+            () = other.is_over() => return Err(io::ErrorKind::TimedOut.into()),
+        };
+        let Some(frame) = frame else {
+            break;
+        };
         if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
             write_whole(&mut to, &data).await?;
         }
     }
+    // Before the end is passed on: a peer that reads nothing delays that.
+    drop(half);
     to.shutdown().await
 }
 
@@ -214,23 +263,31 @@ pub(crate) async fn pass_beside<B>(
         let _ = response.await;
         tokio::time::sleep(LAST_OCTETS).await;
     };
+    // The end of the other half is that of the response.
+    let (_open, other) = Other::half();
     tokio::select! {
-        () = pass(body, tunnel) => {}
+        () = pass(body, tunnel, other) => {}
         () = is_over => {}
     }
 }
 
-/// Writes a body to a connection that was upgraded.
-pub(crate) async fn pass<B>(mut body: Pin<Box<B>>, mut tunnel: WriteHalf<TokioIo<Upgraded>>)
+/// Writes a body to a connection that was upgraded, until it has ended, or the other half has and it is silent for
+/// [`SILENT_HALF`].
+pub(crate) async fn pass<B, W>(mut body: Pin<Box<B>>, mut tunnel: W, mut other: Other)
 where
     B: Body<Data = Bytes>,
+    W: AsyncWrite + Unpin,
 {
     loop {
-        let data = match std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-            Some(Ok(frame)) => frame.into_data(),
-            // What was cut off does not end well. Without this half, the other one ends the connection.
-            Some(Err(_)) => return,
-            None => break,
+        let data = tokio::select! {
+            biased;
+            frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)) => match frame {
+                Some(Ok(frame)) => frame.into_data(),
+                // What was cut off does not end well. Without this half, the other one ends the connection.
+                Some(Err(_)) => return,
+                None => break,
+            },
+            () = other.is_over() => return,
         };
         if let Ok(data) = data {
             if write_whole(&mut tunnel, &data).await.is_err() {
@@ -245,16 +302,20 @@ where
 pub(crate) struct LateBody {
     tunnel: Option<oneshot::Receiver<Tunnel>>,
     reading: Option<Reading>,
+    half: Option<Half>,
 }
 
 impl LateBody {
-    pub(crate) fn new() -> (oneshot::Sender<Tunnel>, Self) {
+    /// The body, what gives it its connection, and its half of the tunnel for the other one.
+    pub(crate) fn new() -> (oneshot::Sender<Tunnel>, Self, Other) {
         let (sender, receiver) = oneshot::channel();
+        let (half, other) = Other::half();
         let body = Self {
             tunnel: Some(receiver),
             reading: None,
+            half: Some(half),
         };
-        (sender, body)
+        (sender, body, other)
     }
 }
 
@@ -271,10 +332,14 @@ impl Body for LateBody {
             self.tunnel = None;
             self.reading = tunnel.ok().map(Reading::new);
         }
-        match &mut self.reading {
-            Some(reading) => reading.poll_frame(cx),
-            None => Poll::Ready(None),
+        let frame = match &mut self.reading {
+            Some(reading) => ready!(reading.poll_frame(cx)),
+            None => None,
+        };
+        if !matches!(frame, Some(Ok(_))) {
+            self.half = None;
         }
+        Poll::Ready(frame)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -325,6 +390,58 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(begun.elapsed().as_secs(), TAKES_NOTHING.as_secs());
         drop(reader);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_half_of_a_tunnel_whose_other_half_has_ended_is_not_silent_for_ever() {
+        use tokio::io::AsyncReadExt as _;
+
+        for client_ends in [true, false] {
+            let (one, other) = (tokio::io::duplex(64), tokio::io::duplex(64));
+            let joined = tokio::spawn(join_streams(one.1, other.1));
+            let (mut ends, mut stays) = match client_ends {
+                true => (one.0, other.0),
+                false => (other.0, one.0),
+            };
+            // A tunnel without data waits for nothing.
+            tokio::time::sleep(100 * SILENT_HALF).await;
+            ends.write_all(b"bye").await.expect("it is open");
+            ends.shutdown().await.expect("it is open");
+            let mut last = Vec::new();
+            stays.read_to_end(&mut last).await.expect("an end");
+            assert_eq!(last, b"bye");
+            // What comes behind the end of the other half is passed on, as long as something comes.
+            let mut octets = [0; 4];
+            for _ in 0..3 {
+                tokio::time::sleep(SILENT_HALF - Duration::from_secs(1)).await;
+                stays.write_all(b"late").await.expect("it is open");
+                ends.read_exact(&mut octets).await.expect("octets");
+            }
+            let begun = tokio::time::Instant::now();
+            let error = joined.await.expect("no panic").expect_err("it is silent");
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(begun.elapsed().as_secs(), SILENT_HALF.as_secs());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_of_a_tunnel_whose_client_has_ended_is_not_silent_for_ever() {
+        use http_body_util::channel::Channel;
+
+        let (mut say, body) = Channel::<Bytes, BoxError>::new(1);
+        let (writer, _reader) = tokio::io::duplex(64);
+        let (half, other) = Other::half();
+        let passing = tokio::spawn(pass(Box::pin(body), writer, other));
+        tokio::time::sleep(100 * SILENT_HALF).await;
+        drop(half);
+        tokio::time::sleep(SILENT_HALF - Duration::from_secs(1)).await;
+        say.send_data(Bytes::from_static(b"late"))
+            .await
+            .expect("it is read");
+        let begun = tokio::time::Instant::now();
+        passing.await.expect("no panic");
+        assert_eq!(begun.elapsed().as_secs(), SILENT_HALF.as_secs());
+        assert!(say.send_data(Bytes::new()).await.is_err());
     }
 
     #[test]
