@@ -273,7 +273,15 @@ pub(crate) fn versions(cx: &Context, programs: &[&str]) -> String {
                     .to_owned();
                 match line.strip_prefix("nginx version: ") {
                     Some(version) => version.to_owned(),
-                    None if ["go", "h2o", "aria2", "HAProxy", "envoy"]
+                    // `2.6.2`, or `v2.6.2 h1:...`
+                    None if *program == "caddy" => {
+                        format!("caddy {}", line.split_whitespace().next().unwrap_or(""))
+                    }
+                    // `envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
+                    None if *program == "envoy" => {
+                        format!("envoy {}", line.split('/').nth(1).unwrap_or(""))
+                    }
+                    None if ["go", "h2o", "aria2", "HAProxy"]
                         .iter()
                         .any(|name| line.starts_with(&format!("{name} version "))) =>
                     {

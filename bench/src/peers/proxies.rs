@@ -163,7 +163,7 @@ impl Proxy {
     }
 }
 
-/// Connections to the origin are kept, as newer versions do by themselves.
+/// Connections to the origin are kept and TLS 1.3 is spoken, as newer versions do by themselves.
 fn nginx(folder: &Path, port: u16, to: &str, keys: &Keys, streaming: bool) -> String {
     let own = folder.display();
     let temporary = nginx_temporary_paths(folder);
@@ -172,7 +172,7 @@ fn nginx(folder: &Path, port: u16, to: &str, keys: &Keys, streaming: bool) -> St
         "daemon off;\nmaster_process off;\nworker_processes 1;\npid {own}/{port}.pid;\nerror_log {own}/error.log;\n\
          events {{ worker_connections 16000; }}\nhttp {{\n  access_log off;\n{temporary}  \
          upstream origin {{ server {to}; keepalive 64; }}\n  server {{\n    listen 127.0.0.1:{port} ssl http2;\n    \
-         ssl_certificate {};\n    ssl_certificate_key {};\n    client_max_body_size 0;\n    location / {{\n      \
+         ssl_protocols TLSv1.2 TLSv1.3;\n    ssl_certificate {};\n    ssl_certificate_key {};\n    client_max_body_size 0;\n    location / {{\n      \
          proxy_pass http://origin;\n      proxy_http_version 1.1;\n      proxy_set_header Connection \"\";\n      \
          proxy_request_buffering {buffering};\n    }}\n  }}\n}}\n",
         keys.cert.display(),
