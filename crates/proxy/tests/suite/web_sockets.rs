@@ -223,20 +223,7 @@ async fn a_connection_to_the_origin_ends_with_its_web_socket_though_the_client_g
     let site = raw_origin(move |_, mut stream| {
         let ended = ended.clone();
         async move {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                head.push(stream.read_u8().await.unwrap());
-            }
-            let head = String::from_utf8(head).unwrap();
-            let key = head
-                .lines()
-                .find_map(|line| line.strip_prefix("sec-websocket-key: "));
-            let accept = derive_accept_key(key.expect("a key").as_bytes());
-            let answer = format!(
-                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-                 Sec-WebSocket-Accept: {accept}\r\n\r\n"
-            );
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            accept(&mut stream, "").await;
             stream.shutdown().await.unwrap();
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
             let _ = ended.send(()).await;
@@ -255,4 +242,68 @@ async fn a_connection_to_the_origin_ends_with_its_web_socket_though_the_client_g
     assert_eq!(soon(response.into_body().collect()).await.unwrap().to_bytes(), "");
     // The client has not ended its half.
     soon(ends.recv()).await.expect("the connection has ended");
+}
+
+/// Accepts the WebSocket of a raw connection, with these fields besides.
+async fn accept(stream: &mut TcpStream, fields: &str) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let key = head
+        .lines()
+        .find_map(|line| line.strip_prefix("sec-websocket-key: "));
+    let accept = derive_accept_key(key.expect("a key").as_bytes());
+    let answer = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n{fields}\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    );
+    stream.write_all(answer.as_bytes()).await.unwrap();
+}
+
+/// A length in either head is none of the tunnel, and what the origin says behind the end of the client arrives
+/// (caddy#8026): from both versions, and over HTTP/2 between two proxies.
+#[tokio::test]
+async fn a_half_of_a_web_socket_ends_alone_and_lengths_in_its_heads_mean_nothing() {
+    let site = raw_origin(|_, mut stream| async move {
+        accept(&mut stream, "Content-Length: 0\r\n").await;
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).await.unwrap();
+        said.extend(b" and the end");
+        stream.write_all(&said).await.unwrap();
+    })
+    .await;
+    let near = Front::to(&urls(&site)[0]).await;
+    let far = Front::to(&urls(&near.site)[1]).await;
+    for front in [&near, &far] {
+        let mut stream = TcpStream::connect(front.site.address).await.unwrap();
+        let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let answer = soon(head(&mut stream)).await;
+        assert!(
+            answer.starts_with("http/1.1 101 ") && !answer.contains("content-length"),
+            "{answer}"
+        );
+        stream.write_all(b"hello").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut heard = String::new();
+        soon(stream.read_to_string(&mut heard)).await.unwrap();
+        assert_eq!(heard, "hello and the end");
+
+        let (mut say, body) = Channel::<Bytes, BoxError>::new(1);
+        let mut request = Request::new(boxed(body));
+        *request.method_mut() = Method::CONNECT;
+        *request.uri_mut() = front.url("/").parse().unwrap();
+        let protocol = Protocol::from_static("websocket");
+        request.extensions_mut().insert(protocol);
+        let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key("content-length"));
+        say.send_data(Bytes::from_static(b"hello")).await.unwrap();
+        drop(say);
+        let heard = soon(response.into_body().collect()).await.unwrap().to_bytes();
+        assert_eq!(heard, "hello and the end");
+    }
 }
