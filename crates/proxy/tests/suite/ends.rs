@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore::{BoxError, Incoming};
+use fullbore::{BoxError, ErrorCode, Incoming};
 use fullbore_testing::frames::{DATA, END_STREAM, HEADERS, RST_STREAM};
 use fullbore_testing::peer::Peer;
 use http::{Request, Response, StatusCode};
@@ -175,24 +175,29 @@ async fn a_response_that_breaks_off_does_not_end_well_at_the_client() {
     }
 }
 
+/// Without an error too: a client that is told of none takes a part for the whole (connect-es#1751).
 #[tokio::test]
 async fn a_reset_of_the_origin_is_a_reset_for_the_client() {
-    let site = raw_origin(|_, stream| async move {
-        let mut peer = Peer::server(stream, &[]).await;
-        peer.expect(HEADERS).await;
-        peer.respond(1, false, &[]).await;
-        peer.send(DATA, 0, 1, b"hello").await;
-        peer.send(RST_STREAM, 0, 1, &[0, 0, 0, 2]).await;
-        peer.rest().await;
-    })
-    .await;
-    for version in VERSIONS {
-        let front = Front::to(&urls(&site)[1]).await;
-        let body = match soon(client(version).request(get(&front.url("/")))).await {
-            Ok(response) => soon(response.into_body().collect()).await.map(drop),
-            Err(error) => Err(error),
-        };
-        body.expect_err("it breaks off");
+    // NO_ERROR, INTERNAL_ERROR and CANCEL.
+    for code in [0, 2, 8] {
+        let site = raw_origin(move |_, stream| async move {
+            let mut peer = Peer::server(stream, &[]).await;
+            peer.expect(HEADERS).await;
+            peer.respond(1, false, &[]).await;
+            peer.send(DATA, 0, 1, b"hello").await;
+            peer.send(RST_STREAM, 0, 1, &[0, 0, 0, code]).await;
+            peer.rest().await;
+        })
+        .await;
+        for version in VERSIONS {
+            let front = Front::to(&urls(&site)[1]).await;
+            let body = match soon(client(version).request(get(&front.url("/")))).await {
+                Ok(response) => soon(response.into_body().collect()).await.map(drop),
+                Err(error) => Err(error),
+            };
+            let error = body.expect_err("it breaks off");
+            assert_ne!(error.code(), Some(ErrorCode::NO_ERROR), "{code} {version:?}");
+        }
     }
 }
 
