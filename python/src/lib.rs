@@ -35,6 +35,11 @@ mod retry;
 mod runtime;
 mod settings;
 
+/// Received bytes are allocated on threads of the network and freed on those of Python. glibc's allocator returns that memory to the
+/// system, and the network then waits for new pages: 1 GiB as one body takes 1.07 s with it, and 0.93 s with this one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The module `fullbore._native`.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {

@@ -1,6 +1,6 @@
 //! The limits on time of a request.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::time::Duration;
 
 use fullbore::Client;
@@ -75,16 +75,15 @@ impl Limits {
     pub(crate) async fn watch(
         &self,
         client: &Client,
-        request: impl Future<Output = Result<Response, fullbore::Error>>,
+        mut request: Pin<&mut impl Future<Output = Result<Response, fullbore::Error>>>,
         sent: &SentBytes,
         url: &str,
     ) -> Result<Response, Failure> {
         let shortest = self.of_head().min().unwrap_or(LONGEST_LOOK);
         let look = (shortest / 8).clamp(SHORTEST_LOOK, LONGEST_LOOK);
-        let mut request = pin!(request);
         let (mut seen, mut since) = ((Phase::Connecting, 0), Instant::now());
         loop {
-            if let Ok(answered) = timeout(look, &mut request).await {
+            if let Ok(answered) = timeout(look, request.as_mut()).await {
                 return Ok(answered?);
             }
             let phase = Phase::of(client, sent, url);

@@ -13,6 +13,9 @@ use bytes::{Buf, Bytes};
 use fullbore::Incoming;
 use http::HeaderMap;
 use http_body::Body;
+use pyo3::IntoPyObjectExt;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use tokio::runtime::Handle;
@@ -75,6 +78,31 @@ impl Reader {
         }
     }
 
+    /// Calls `take` when `least` bytes are held, or the body has ended. Of what has arrived, about `most` are held.
+    fn arrived<T>(
+        &self,
+        least: usize,
+        most: usize,
+        take: impl FnOnce(&mut State) -> PyResult<T>,
+    ) -> PyResult<Option<T>> {
+        let inner = self.inner.get()?;
+        let Ok(mut state) = inner.shared.state.try_lock() else {
+            // Somebody waits, or the end of a wait that was canceled is not here yet: the next wait comes behind it.
+            return Ok(None);
+        };
+        let _guard = inner.runtime.enter();
+        let mut cx = Context::from_waker(Waker::noop());
+        while state.held_bytes < most && inner.shared.poll_frame(&mut state, &mut cx).is_ready() {
+            if state.incoming.is_none() {
+                break;
+            }
+        }
+        if state.incoming.is_some() && state.held_bytes < least.max(1) {
+            return Ok(None);
+        }
+        take(&mut state).map(Some)
+    }
+
     /// Waits for the end of the body, which is then here or has failed. Of a longer one than `MOST_GATHERED` it waits for so much:
     /// the rest is read in pieces, so that it is not in memory twice.
     pub(crate) async fn gather_all(&self, limit: Option<Duration>) {
@@ -97,32 +125,55 @@ impl Reader {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (is_whole, least) = (least.is_none(), least.unwrap_or(usize::MAX));
         let most = most.unwrap_or(usize::MAX);
-        let inner = self.inner.get()?;
-        let Ok(mut state) = inner.shared.state.try_lock() else {
-            // Somebody waits, or the end of a wait that was canceled is not here yet: the next wait comes behind it.
-            return Ok(None);
-        };
-        let _guard = inner.runtime.enter();
-        let mut cx = Context::from_waker(Waker::noop());
-        while state.held_bytes < most && inner.shared.poll_frame(&mut state, &mut cx).is_ready() {
-            if state.incoming.is_none() {
-                break;
+        self.arrived(least, most, |state| {
+            if state.held_bytes == 0 || is_whole {
+                if let Some(failure) = &state.failure {
+                    return Ok(failure.clone().into_value(py)?.into_any());
+                }
             }
-        }
-        if state.incoming.is_some() && state.held_bytes < least.max(1) {
-            return Ok(None);
-        }
-        if state.held_bytes == 0 || is_whole {
-            if let Some(failure) = &state.failure {
-                return Ok(Some(failure.clone().into_value(py)?.into_any()));
+            let size = state.held_bytes.min(most);
+            let bytes = PyBytes::new_with(py, size, |mut whole| {
+                state.take(size, |part| {
+                    let (filled, rest) = std::mem::take(&mut whole).split_at_mut(part.len());
+                    filled.copy_from_slice(part);
+                    whole = rest;
+                });
+                Ok(())
+            })?;
+            Ok(bytes.into_any())
+        })
+    }
+
+    /// Copies `least` to `most` bytes to a place of a buffer, less at its end or that of the body, and returns how many; `None` if
+    /// they have not arrived. The failure that the body has ended with comes behind the last bytes.
+    fn poll_into<'py>(
+        &self,
+        py: Python<'py>,
+        buffer: PyBuffer<u8>,
+        place: usize,
+        least: usize,
+        most: usize,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let room = buffer.as_mut_slice(py).and_then(|whole| whole.get(place..));
+        let mut room =
+            room.ok_or_else(|| PyValueError::new_err("buffer has no such place, or is read-only"))?;
+        let most = most.min(room.len());
+        self.arrived(least.min(most), most, |state| {
+            if state.held_bytes == 0 {
+                if let Some(failure) = &state.failure {
+                    return Ok(failure.clone().into_value(py)?.into_any());
+                }
             }
-        }
-        let size = state.held_bytes.min(most);
-        let bytes = PyBytes::new_with(py, size, |whole| {
-            state.take(whole);
-            Ok(())
-        })?;
-        Ok(Some(bytes.into_any()))
+            let size = state.held_bytes.min(most);
+            state.take(size, |part| {
+                let (filled, rest) = room.split_at(part.len());
+                for (cell, byte) in filled.iter().zip(part) {
+                    cell.set(*byte);
+                }
+                room = rest;
+            });
+            size.into_bound_py_any(py)
+        })
     }
 
     /// Completes when `least` bytes have arrived, or the body has ended or failed. `limit` is that of each wait for more.
@@ -134,6 +185,18 @@ impl Reader {
             shared.gather(least.unwrap_or(usize::MAX), limit).await;
             Ok(Outcome::nothing())
         })
+    }
+
+    /// The length of the rest of the body, if it is known. A peer may announce what it never sends.
+    fn announced(&self) -> PyResult<Option<u64>> {
+        let state = self.inner.get()?.shared.state.try_lock();
+        Ok(state.ok().and_then(|state| {
+            let left = state
+                .incoming
+                .as_ref()
+                .map_or(Some(0), |incoming| incoming.size_hint().exact());
+            left.map(|left| left.saturating_add(state.held_bytes as u64))
+        }))
     }
 
     /// The fields behind the body, if it has ended and there were any.
@@ -226,17 +289,17 @@ impl State {
         self.held_bytes = 0;
     }
 
-    /// Fills `whole` with the first bytes.
-    fn take(&mut self, mut whole: &mut [u8]) {
-        self.held_bytes -= whole.len();
-        while !whole.is_empty() {
+    /// Passes on the first `size` bytes, part by part. So many are held.
+    fn take(&mut self, mut size: usize, mut copy: impl FnMut(&[u8])) {
+        self.held_bytes -= size;
+        while size > 0 {
             let Some(mut chunk) = self.held.pop_front() else {
                 return;
             };
-            let part = chunk.len().min(whole.len());
-            let (filled, rest) = whole.split_at_mut(part);
-            chunk.copy_to_slice(filled);
-            whole = rest;
+            let part = chunk.len().min(size);
+            copy(&chunk[..part]);
+            size -= part;
+            chunk.advance(part);
             if chunk.has_remaining() {
                 self.held.push_front(chunk);
             }

@@ -63,13 +63,16 @@ impl Template {
         url: &str,
         body: Option<Body>,
     ) -> Result<Response, Failure> {
-        let request = self.request(client, url, body);
-        if !self.limits.watches() {
-            return Ok(request.send().await?);
-        }
         let sent = SentBytes::new();
-        let request = request.extension(sent.clone());
-        self.limits.watch(client, request.send(), &sent, url).await
+        // In a box, which is gone when the response is here: the future of this function would reserve its memory twice.
+        let mut request = {
+            let request = self.request(client, url, body);
+            Box::pin(request.extension(sent.clone()).send())
+        };
+        if !self.limits.watches() {
+            return Ok(request.await?);
+        }
+        self.limits.watch(client, request.as_mut(), &sent, url).await
     }
 }
 

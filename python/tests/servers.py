@@ -140,6 +140,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def page_large(self, query: str) -> None:
         self.answer(body=pattern(int(query)))
 
+    def page_unsized(self, query: str) -> None:
+        """A body without a length."""
+        self.send_response(200)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        body = pattern(int(query))
+        self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+
+    def page_boasting(self, query: str) -> None:
+        """6 MiB of a body that is said to be longer."""
+        self.send_response(200)
+        self.send_header("content-length", query)
+        self.end_headers()
+        self.wfile.write(pattern(6 << 20))
+        self.wfile.flush()
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
     def page_later(self, query: str) -> None:
         """Says `Retry-After` the first times."""
         counts = self.server.counts  # type: ignore[attr-defined]

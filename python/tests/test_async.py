@@ -75,6 +75,9 @@ def test_bodies_are_sent_and_received_in_pieces(run: Run, server: servers.Server
             buffer = bytearray(2_000_000)
             async with client.stream("GET", server.url + "/large?3000000") as response:
                 assert [await response.readinto(buffer) for _ in range(3)] == [2_000_000, 1_000_000, 0]
+            for page in ("large", "unsized"):
+                response = await client.get(f"{server.url}/{page}?9000000")
+                assert response.content == servers.pattern(9_000_000)
             response = await client.get(server.url + "/chunked")
             assert (response.text, response.trailers["X-After"]) == ("onetwo", "end")
 

@@ -8,6 +8,7 @@ import io
 import os
 import pathlib
 import pickle
+import sys
 import threading
 from typing import Any
 
@@ -196,6 +197,56 @@ def test_a_body_is_read_in_pieces_of_the_size_that_is_asked_for(server: servers.
         sizes = [response.readinto(buffer) for _ in range(4)]
         assert sizes == [1_000_001, 1_000_001, 999_998, 0]
         assert bytes(buffer[: sizes[2]]) == whole[2_000_002:]
+
+
+@pytest.mark.parametrize("page", ["large", "unsized"])
+def test_a_large_body_is_read_as_a_whole_with_and_without_a_length(
+    page: str, server: servers.Server, client: fullbore.Client
+) -> None:
+    size = (9 << 20) + 7
+    assert client.get(f"{server.url}/{page}?{size}").content == servers.pattern(size)
+    with client.stream("GET", f"{server.url}/{page}?{size}") as response:
+        begin = bytearray(5_000_003)
+        assert response.readinto(begin) == len(begin)
+        assert begin + response.read() == servers.pattern(size)
+
+
+def test_a_large_body_is_in_memory_once(server: servers.Server, client: fullbore.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserved: list[io.BytesIO] = []
+
+    class Kept(io.BytesIO):
+        def __init__(self, content: bytes = b"") -> None:
+            super().__init__(content)
+            reserved.append(self)
+
+    monkeypatch.setattr("fullbore._whole.BytesIO", Kept)
+    content = client.get(f"{server.url}/large?{9 << 20}").content
+    assert len(reserved) == 1
+    # What has no copy of its own is the same object.
+    assert reserved[0].getvalue() is content
+
+
+@pytest.mark.parametrize("announced", [7 << 20, 1 << 30, 1 << 62])
+def test_bytes_that_are_announced_and_do_not_come_take_no_memory(
+    announced: int, server: servers.Server, client: fullbore.Client
+) -> None:
+    resource = pytest.importorskip("resource")
+    unit = 1 if sys.platform == "darwin" else 1024
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    with pytest.raises(fullbore.Error) as raised:
+        client.get(f"{server.url}/boasting?{announced}")
+    assert not isinstance(raised.value, MemoryError)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before < 256 << 20
+
+
+def test_readinto_wants_a_buffer_that_can_be_written(server: servers.Server, client: fullbore.Client) -> None:
+    with client.stream("GET", server.url) as response:
+        with pytest.raises(TypeError, match="buffer must be writable"):
+            response.readinto(memoryview(b"12345"))
+        room = memoryview(bytearray(9))
+        assert response.readinto(room[2:4]) == 2
+        assert response.readinto(room[4:]) == 3
+        assert room.tobytes() == b"\0\0hello\0\0"
 
 
 def test_trailers_are_there_when_the_body_was_read(server: servers.Server, client: fullbore.Client) -> None:

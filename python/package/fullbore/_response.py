@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json as json_
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from email.message import Message
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from . import _checks, _errors, _wait
 from ._headers import Headers
 from ._native import Head, Reader
 from ._waiters import current
+from ._whole import PIECE, Whole
 
 #: What `iter_bytes` yields at most, unless more is asked for at least.
 _MOST = 1 << 20
 #: And at least.
 _LEAST = 64 << 10
-#: What `read` waits for at a time.
-_PIECE = 512 << 10
+
+#: What arrives: bytes, or their number.
+_Arrived = TypeVar("_Arrived", bytes, int)
+_Failure: TypeAlias = tuple[Any, ...]
 
 _VERSIONS = {9: "HTTP/0.9", 10: "HTTP/1.0", 11: "HTTP/1.1", 20: "HTTP/2", 30: "HTTP/3"}
 
@@ -125,6 +127,12 @@ class _Response:
         return f"<fullbore.{type(self).__name__} {self.status} {self.http_version}>"
 
 
+def _checked(found: _Arrived | _Failure) -> _Arrived:
+    if isinstance(found, tuple):
+        raise _errors.of_native(found)
+    return found
+
+
 def _bounds(min_size: object) -> tuple[int, int]:
     least = _checks.whole("min_size", min_size, 1)
     return least, max(least, _MOST)
@@ -135,24 +143,24 @@ class Response(_Response):
 
     __slots__ = ()
 
+    def _arrived(self, poll: Callable[[], _Arrived | _Failure | None], least: int | None) -> _Arrived:
+        """What ``poll`` brings when ``least`` bytes have arrived."""
+        while (found := poll()) is None:
+            _wait.wait(self._reader().wait(_wait.queue(), least, self._limit))
+        return _checked(found)
+
     def _next(self, least: int | None, most: int | None) -> bytes:
-        reader = self._reader()
-        while (data := reader.poll(least, most)) is None:
-            _wait.wait(reader.wait(_wait.queue(), least, self._limit))
-        if not isinstance(data, bytes):
-            raise _errors.of_native(data)
-        return data
+        return self._arrived(lambda: self._reader().poll(least, most), least)
 
     def read(self) -> bytes:
         """Reads the whole body, and returns it."""
         if self._content is None:
             whole = self._whole()
             if whole is None:
-                # Only one copy of a large body is in memory: `getvalue` makes none.
-                pieces = io.BytesIO()
-                while piece := self._next(_PIECE, _MOST):
-                    pieces.write(piece)
-                whole = pieces.getvalue()
+                pieces = Whole(self._reader())
+                while self._arrived(pieces.take, PIECE):
+                    pass
+                whole = pieces.content()
             self._content = whole
         return self._content
 
@@ -174,11 +182,11 @@ class Response(_Response):
             return 0
         filled = 0
         while filled < len(view):
-            data = self._next(1, min(len(view) - filled, _MOST))
-            if not data:
+            place, least = filled, min(len(view) - filled, PIECE)
+            taken = self._arrived(lambda: self._reader().poll_into(view, place, least, _MOST), least)
+            if not taken:
                 break
-            view[filled : filled + len(data)] = data
-            filled += len(data)
+            filled += taken
         return filled
 
     def close(self) -> None:
@@ -199,25 +207,25 @@ class AsyncResponse(_Response):
 
     __slots__ = ()
 
-    async def _next(self, least: int | None, most: int | None) -> bytes:
-        reader = self._reader()
-        while (data := reader.poll(least, most)) is None:
+    async def _arrived(self, poll: Callable[[], _Arrived | _Failure | None], least: int | None) -> _Arrived:
+        """What ``poll`` brings when ``least`` bytes have arrived."""
+        while (found := poll()) is None:
             waiter = current()
-            await waiter.wait(reader.wait(waiter.queue, least, self._limit))
-        if not isinstance(data, bytes):
-            raise _errors.of_native(data)
-        return data
+            await waiter.wait(self._reader().wait(waiter.queue, least, self._limit))
+        return _checked(found)
+
+    async def _next(self, least: int | None, most: int | None) -> bytes:
+        return await self._arrived(lambda: self._reader().poll(least, most), least)
 
     async def read(self) -> bytes:
         """Reads the whole body, and returns it."""
         if self._content is None:
             whole = self._whole()
             if whole is None:
-                # Only one copy of a large body is in memory: `getvalue` makes none.
-                pieces = io.BytesIO()
-                while piece := await self._next(_PIECE, _MOST):
-                    pieces.write(piece)
-                whole = pieces.getvalue()
+                pieces = Whole(self._reader())
+                while await self._arrived(pieces.take, PIECE):
+                    pass
+                whole = pieces.content()
             self._content = whole
         return self._content
 
@@ -238,11 +246,11 @@ class AsyncResponse(_Response):
             raise TypeError("buffer must be writable")
         filled = 0
         while filled < len(view):
-            data = await self._next(1, min(len(view) - filled, _MOST))
-            if not data:
+            place, least = filled, min(len(view) - filled, PIECE)
+            taken = await self._arrived(lambda: self._reader().poll_into(view, place, least, _MOST), least)
+            if not taken:
                 break
-            view[filled : filled + len(data)] = data
-            filled += len(data)
+            filled += taken
         return filled
 
     async def close(self) -> None:
