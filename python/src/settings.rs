@@ -90,6 +90,8 @@ impl Settings {
             .default_headers(self.headers)
             .connect_timeout(Duration::try_from_secs_f64(self.connect_timeout).unwrap_or(Duration::MAX))
             .max_connections(self.max_connections)
+            // As the program: with losses, requests on one connection take several times as long.
+            .spread_requests(self.max_connections > 1)
             .max_redirects(self.max_redirects)
             .decompression(self.decompression)
             .cookie_store(self.cookies)
