@@ -10,14 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
+import os
 import resource
 import ssl
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 Get = Callable[[list[str], str], int]
+
+
+def fullbore_get(urls: list[str], certificate: str) -> int:
+    """The program, of FULLBORE_BIN: its start is measured too."""
+    command = [os.environ.get("FULLBORE_BIN", "fullbore"), "get", "--input", "-", "--discard", "--quiet", "--cacert", certificate]
+    subprocess.run(command, input="\n".join(urls), text=True, check=True)
+    return 10_000 * len(urls)
 
 
 def fullbore_many(urls: list[str], certificate: str) -> int:
@@ -122,6 +132,50 @@ def curl_cffi_http2(urls: list[str], certificate: str) -> int:
     return asyncio.run(main())
 
 
+def pycurl_http2(urls: list[str], certificate: str) -> int:
+    """One connection of HTTP/2 with 1,000 requests at a time."""
+    import pycurl
+
+    multi = pycurl.CurlMulti()
+    multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
+    multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, 1)
+    multi.setopt(pycurl.M_MAX_CONCURRENT_STREAMS, 1000)
+    size = 0
+
+    def begin(handle: Any, url: str) -> None:
+        handle.pieces = []
+        handle.setopt(pycurl.URL, url)
+        handle.setopt(pycurl.WRITEFUNCTION, handle.pieces.append)
+        multi.add_handle(handle)
+
+    left = iter(urls)
+    for url in itertools.islice(left, 1000):
+        handle = pycurl.Curl()
+        handle.setopt(pycurl.CAINFO, certificate)
+        handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
+        handle.setopt(pycurl.PIPEWAIT, 1)
+        handle.setopt(pycurl.NOPROXY, "*")
+        begin(handle, url)
+    running = 1
+    while running:
+        running = multi.perform()[1]
+        more = 1
+        while more:
+            more, done, failed = multi.info_read()
+            if failed:
+                raise OSError(failed[0][2])
+            for handle in done:
+                size += len(b"".join(handle.pieces))
+                multi.remove_handle(handle)
+                if url := next(left, None):
+                    begin(handle, url)
+                    running = 1
+        if running:
+            # `select` does not see a connection that waits for another one's requests to end.
+            multi.select(0.01)
+    return size
+
+
 def fsspec_stock(urls: list[str], certificate: str) -> int:
     from fsspec.implementations.http import HTTPFileSystem
 
@@ -182,6 +236,7 @@ def obstore_default(urls: list[str], certificate: str) -> int:
 
 
 CLIENTS: list[Get] = [
+    fullbore_get,
     fullbore_many,
     fullbore_tasks,
     httpx_fullbore,
@@ -194,6 +249,7 @@ CLIENTS: list[Get] = [
     niquests_http2,
     pyreqwest_http2,
     curl_cffi_http2,
+    pycurl_http2,
     fsspec_stock,
     zarr_fsspec,
     obstore_default,
@@ -213,6 +269,7 @@ MODULES = {
     "aiohttp_100": ["aiohttp"],
     "niquests_http2": ["niquests"],
     "pyreqwest_http2": ["pyreqwest.client"],
+    "pycurl_http2": ["pycurl"],
     "curl_cffi_http2": ["curl_cffi.requests"],
     "fsspec_stock": ["fsspec.implementations.http"],
     "zarr_fsspec": ["zarr.storage", "fsspec.implementations.http"],
@@ -232,7 +289,7 @@ def main() -> None:
     started = time.perf_counter()
     size = names[name](urls, certificate)
     wall = time.perf_counter() - started
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN if name == "fullbore_get" else resource.RUSAGE_SELF)
     assert size == 10_000 * len(urls), size
     print(f"{name}\t{wall:.2f} s\t{used.ru_utime + used.ru_stime:.2f} s of processor\t{used.ru_maxrss >> 10} MiB")
 
