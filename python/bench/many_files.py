@@ -167,8 +167,8 @@ def pycurl_http2(urls: list[str], certificate: str) -> int:
             for handle in done:
                 size += len(b"".join(handle.pieces))
                 multi.remove_handle(handle)
-                if url := next(left, None):
-                    begin(handle, url)
+                if (following := next(left, None)) is not None:
+                    begin(handle, following)
                     running = 1
         if running:
             # `select` does not see a connection that waits for another one's requests to end.
