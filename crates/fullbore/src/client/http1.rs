@@ -637,10 +637,17 @@ where
                 None => Incoming::http1(body, length, Box::new(Reader(Arc::clone(&upload)))),
             }
         });
+        // Before the caller has it, who may ask for the report at once.
+        if is_complete {
+            clock.end();
+        } else {
+            clock.note(true);
+        }
         let _ = answer.send(Ok(response));
         let mut is_driven = true;
         let rest = poll_fn(|cx| {
-            if !std::mem::take(&mut is_driven) {
+            let is_noted = std::mem::take(&mut is_driven);
+            if !is_noted {
                 let _ = self.driven.poll(cx);
                 let traffic = self.driven.transport.traffic();
                 clock.driven(traffic);
@@ -652,7 +659,9 @@ where
             if let Poll::Ready(Ok(())) = self.sender.poll_ready(&mut nobody()) {
                 return Poll::Ready(Ok(true));
             }
-            clock.note(true);
+            if !is_noted {
+                clock.note(true);
+            }
             // hyper still holds a part of the request, which the server does not want, or which cannot be sent.
             if (refused || self.writes.have_failed()) && upload.poll_response_read(cx).is_ready() {
                 self.driven.connection = None;

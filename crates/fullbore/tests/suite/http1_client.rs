@@ -5,4 +5,5 @@ mod exchange;
 mod failures;
 mod raw;
 mod reuse;
+mod rounds;
 mod versions;

@@ -118,7 +118,7 @@ impl<'a> Clock<'a> {
     }
 
     /// The exchange has ended when the connection was driven last. Returns when that was.
-    pub(super) fn end(self) -> Instant {
+    pub(super) fn end(&mut self) -> Instant {
         self.ledger.end(self.traffic, self.now);
         self.now
     }

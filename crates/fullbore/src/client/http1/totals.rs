@@ -182,10 +182,11 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The exchange has ended at this time.
-    pub(super) fn end(mut self, traffic: Traffic, now: Instant) {
-        self.is_over = true;
-        self.note(traffic, (Stall::Idle, Stall::Idle), now);
+    /// The exchange has ended at this time, unless it had ended before.
+    pub(super) fn end(&mut self, traffic: Traffic, now: Instant) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.note(traffic, (Stall::Idle, Stall::Idle), now);
+        }
     }
 
     /// What the exchange waits for from now on, until its response has begun or after that.

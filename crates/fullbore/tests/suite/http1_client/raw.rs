@@ -83,6 +83,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Raw<T> {
         &self.read
     }
 
+    /// Takes up to so many octets of what was read. Returns their number.
+    pub(super) fn take_read(&mut self, most: usize) -> usize {
+        let taken = most.min(self.read.len());
+        self.read.drain(..taken);
+        taken
+    }
+
     async fn fill(&mut self) -> Option<()> {
         match self.io.read_buf(&mut self.read).await {
             Ok(1..) => Some(()),
