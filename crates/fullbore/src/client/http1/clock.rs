@@ -64,6 +64,9 @@ pub(super) struct Clock<'a> {
     limits: &'a Limits,
     upload: &'a Upload,
     now: Instant,
+    /// When the connection was first driven with the request. Its slot may have been taken long before: the caller's future is
+    /// polled when the caller likes.
+    begun: Option<Instant>,
     traffic: Traffic,
     /// The bytes that had been received before the response, or the last informational one.
     received: u64,
@@ -95,6 +98,7 @@ impl<'a> Clock<'a> {
             limits,
             upload,
             now,
+            begun: None,
             traffic,
             received: traffic.received,
             informational: 0,
@@ -109,6 +113,7 @@ impl<'a> Clock<'a> {
     /// The connection was driven: what has passed.
     pub(super) fn driven(&mut self, traffic: Traffic) {
         self.now = Instant::now();
+        self.begun.get_or_insert(self.now);
         self.traffic = traffic;
     }
 
@@ -145,7 +150,7 @@ impl<'a> Clock<'a> {
         });
         // It ends with the whole head, as in HTTP/2: a server that sends the head octet by octet gets no more time.
         let response = self.limits.response_timeout.and_then(|limit| {
-            let ended = self.upload.ended()?;
+            let ended = self.upload.ended()?.max(self.begun?);
             Deadline::after(ended, limit, "the server did not respond")
         });
         let head = begun.into_iter().chain(response);

@@ -703,3 +703,70 @@ async fn a_body_that_is_an_octet_shorter_or_longer_than_announced_fails_on_this_
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_time_for_a_response_begins_when_its_request_is_sent() {
+    let builder = http1().max_connections(1).response_timeout(Some(MS * 5_000));
+    let (_, client) = Site::start_with(plan(MS, 0), builder, answer_slowly);
+    let first = begin(&client, 1).await;
+    // It waits for the connection, which is free, and not idle for too long, when the caller asks again.
+    let mut second = std::pin::pin!(client.get("http://one.example/").into_future());
+    let asked_once = std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending()));
+    assert!(asked_once.await);
+    all(first).await;
+    sleep(MS * 10_000).await;
+    assert_eq!(second.await.expect("an answer").status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_served_keeps_its_limits_on_time() {
+    // How long the server takes for each answer, and the client until it asks again. The last request gets none.
+    const ROUNDS: [(u32, u32); 6] = [
+        (0, 0),
+        (4_900, 0),
+        (0, 4_900),
+        (10, 8_000),
+        (4_900, 8_900),
+        (0, 1),
+    ];
+    for limit in [MS * 5_000, MS * 20_000] {
+        let builder = http1()
+            .pool_idle_timeout(MS * 9_000)
+            .response_timeout(Some(limit));
+        let (site, client) = Site::start_with(plan(Duration::ZERO, 0), builder, |_, mut io| async move {
+            for (pause, _) in ROUNDS {
+                head(&mut io).await;
+                sleep(MS * pause).await;
+                let _ = io.write_all(OK).await;
+            }
+            let _ = io.read_to_end(&mut Vec::new()).await;
+        });
+        for (_, pause) in ROUNDS {
+            let answered = client.get("http://one.example/").await;
+            assert_eq!(answered.expect("an answer").status(), 200);
+            sleep(MS * pause).await;
+        }
+        let begun = Instant::now();
+        let error = client.get("http://one.example/").await.expect_err("silence");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let after = begun.elapsed();
+        assert!(after >= limit && after < limit + MS * 100, "{after:?}");
+        assert_eq!(site.dials(), 1, "no pause was longer than the idle timeout");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_served_closes_when_it_was_idle_for_its_time() {
+    let builder = http1()
+        .pool_idle_timeout(MS * 9_000)
+        .response_timeout(Some(MS * 2_000));
+    let (site, client) = Site::start_with(plan(Duration::ZERO, 0), builder, answer);
+    for _ in 0..3 {
+        all(begin(&client, 1).await).await;
+        sleep(MS * 1_000).await;
+    }
+    sleep(MS * 7_900).await;
+    assert_eq!((stats(&client).connections, site.dials()), (1, 1));
+    sleep(MS * 200).await;
+    assert_eq!((stats(&client).connections, site.dials()), (0, 1));
+}
