@@ -226,7 +226,18 @@ where
     }
     // Before the end is passed on: a peer that reads nothing delays that.
     drop(half);
-    to.shutdown().await
+    shut_down(&mut to).await
+}
+
+/// Says that nothing follows. TLS sends an alert for that, which the socket may have no room for.
+///
+/// # Errors
+/// It is not taken for [`TAKES_NOTHING`].
+async fn shut_down<W: AsyncWrite + Unpin>(to: &mut W) -> io::Result<()> {
+    match tokio::time::timeout(TAKES_NOTHING, to.shutdown()).await {
+        Ok(ended) => ended,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
 /// Writes all of `data`.
@@ -295,7 +306,7 @@ where
             }
         }
     }
-    let _ = tunnel.shutdown().await;
+    let _ = shut_down(&mut tunnel).await;
 }
 
 /// What a client sends over HTTP/1.1 once its connection is upgraded. Without an upgrade there is nothing.
@@ -422,6 +433,43 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             assert_eq!(begun.elapsed().as_secs(), SILENT_HALF.as_secs());
         }
+    }
+
+    /// A connection whose peer has ended, and takes nothing more.
+    struct Stuck;
+
+    impl AsyncRead for Stuck {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Stuck {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tunnel_whose_end_is_not_taken_is_closed() {
+        // The origin ends without a word.
+        let (near, _) = tokio::io::duplex(64);
+        let hour = Duration::from_secs(3_600);
+        let joined = tokio::time::timeout(hour, join_streams(Stuck, near)).await;
+        let error = joined.expect("it is closed").expect_err("the end is not taken");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
