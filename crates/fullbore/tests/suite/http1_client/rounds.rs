@@ -116,7 +116,7 @@ async fn answers_of_every_kind() {
                 // Each place of the break in turn; whole from time to time.
                 let at = (round / ANSWERS.len() * 7 + caller * 3) % (text.len() + 8);
                 let at = if round % 3 == 0 { 0 } else { at };
-                let response = soon(client.get(&format!("{url}{kind}?{at}"))).await.unwrap();
+                let response = soon(client.get(format!("{url}{kind}?{at}"))).await.unwrap();
                 let collected = soon(response.into_body().collect()).await.unwrap();
                 let found = collected.trailers().and_then(|trailers| trailers.get("t"));
                 assert_eq!(
@@ -176,7 +176,7 @@ async fn bodies_of_every_length() {
                         .await
                         .unwrap();
                     assert_eq!(response.body().len(), length);
-                    let left = soon(client.get(&format!("{url}{length}?{at}"))).await.unwrap();
+                    let left = soon(client.get(format!("{url}{length}?{at}"))).await.unwrap();
                     // Some are dropped unread, with or without the end.
                     if round % 5 == 0 {
                         drop(left);
