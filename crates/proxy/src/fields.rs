@@ -88,25 +88,31 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
         Some(port) => port.bytes().all(|octet| octet.is_ascii_digit()) && port.parse::<u16>().is_ok(),
         None => port.is_empty(),
     };
-    host.bytes().all(|octet| OF_NAME[usize::from(octet)]) && is_port
+    host.bytes().all(is_of_name) && is_port
 }
 
-/// The octets of a name of a host.
-static OF_NAME: [bool; 256] = {
-    let mut of_name = [false; 256];
-    let mut octet = 0;
-    while octet < 256 {
-        of_name[octet] = (octet as u8).is_ascii_alphanumeric();
-        octet += 1;
-    }
-    let others = b"-._~!$&'()*+,;=%";
-    let mut index = 0;
-    while index < others.len() {
-        of_name[others[index] as usize] = true;
-        index += 1;
-    }
-    of_name
-};
+/// Whether an octet may be in the name of a host (`reg-name` of RFC 3986 section 3.2.2). Each request asks this of each octet.
+fn is_of_name(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric()
+        || matches!(
+            octet,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b'%'
+        )
+}
 
 /// Whether the body has another transfer coding than `chunked`, which was removed already.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {

@@ -10,8 +10,8 @@ use crate::body::ProxyBody;
 
 const BAD_ANSWER: &str = "The application gave no valid answer.";
 
-/// Whether a response is shorter than the length in its head. The same kind of error says that of a request, but only a peer
-/// that breaks a rule of HTTP/2 has a code.
+/// Whether a response has another length than its head says. A request whose body has another length than announced is an
+/// error of the same kind, but it has no code of HTTP/2: a code says that the peer has broken a rule.
 pub(crate) fn is_bad_answer(error: &Error) -> bool {
     error.kind() == ErrorKind::BodyLength && error.code().is_some()
 }

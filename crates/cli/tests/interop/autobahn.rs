@@ -31,14 +31,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     let of = |way: &str, streams: usize| {
         trial(
             &[Peer::Autobahn],
-            format!("Autobahn's suite passes through fullbore proxy {way}"),
+            format!("Autobahn's suite passes through {way}"),
             move || conformance(streams),
         )
     };
     vec![
-        of("over HTTP/1.1", 0),
+        of("fullbore proxy over HTTP/1.1", 0),
         // The first makes a stream of the connection, the second passes a stream on, the third makes a connection of it.
-        of("and as a stream of HTTP/2 between three of them", 2),
+        of("three of fullbore proxy, with streams of HTTP/2 between them", 2),
     ]
 }
 

@@ -45,8 +45,8 @@ const PRESUMED: f64 = 1e6;
 const WORTH_SPLITTING: u64 = 256 << 10;
 const WORTH_SPLITTING_HTTP1: u64 = 1 << 20;
 
-/// The same of a piece that would take so many times the time in which another connection answers ([`LEAD`]): one connection
-/// may have lost what it needs to be as fast as the others.
+/// A piece is slow if its rest takes [`SLOW`] times as long as another connection needs to answer ([`LEAD`]). Then less of it
+/// is worth splitting.
 const WORTH_SPLITTING_SLOW: u64 = 64 << 10;
 const SLOW: f64 = 2.0;
 
@@ -56,7 +56,7 @@ const SLOW: f64 = 2.0;
 const LEAD: (f64, f64) = (0.3, 4.0);
 const TRIAL_LEAD: (f64, f64) = (0.6, 14.0);
 
-/// The least of it, for a connection that has become slow.
+/// The least of [`LEAD`] in bytes, which a connection has that has become slow.
 const LEAST_LEAD: u64 = 16 << 10;
 
 /// How long nothing may come of the piece that is waited for while other pieces come. Beside it, 8 round trips.
@@ -658,8 +658,8 @@ impl Spread {
         (lead as u64).max(if is_trial { SMALLEST } else { LEAST_LEAD })
     }
 
-    /// Splits the piece that is under way and takes longest: where it will be when another connection has answered. Returns
-    /// the index of what lies behind.
+    /// Splits the piece under way that would take longest, at the place where it will be when another connection has answered.
+    /// Returns the index of what lies behind.
     fn split_slowest(&mut self, now: Instant) -> Option<usize> {
         let worth = match self.is_http1 {
             true => WORTH_SPLITTING_HTTP1,
@@ -672,13 +672,14 @@ impl Spread {
             let rate = way.and_then(|way| way.meter.rate(10 * TICK, Duration::ZERO));
             rate.unwrap_or(presumed).max(1.0)
         };
-        let under_way = self.pieces.iter().enumerate();
-        let under_way = under_way.filter(|(_, piece)| piece.is_under_way());
-        let (index, piece, seconds) = under_way
+        let pieces = self.pieces.iter().enumerate();
+        let (index, piece, seconds) = pieces
+            .filter(|(_, piece)| piece.is_under_way())
             .map(|(index, piece)| (index, piece, piece.rest() as f64 / rate(piece)))
             .max_by(|(_, _, one), (_, _, other)| one.total_cmp(other))?;
         let is_slow = seconds > SLOW * (LEAD.0 + LEAD.1 * self.round_trip().as_secs_f64());
-        if piece.rest() < if is_slow { WORTH_SPLITTING_SLOW } else { worth } {
+        let worth = if is_slow { WORTH_SPLITTING_SLOW } else { worth };
+        if piece.rest() < worth {
             return None;
         }
         let is_trial = piece.is_open && !self.judge.is_convinced();

@@ -20,8 +20,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const ANSWERS: usize = 3;
 const ENOUGH: usize = 2;
 
-/// For how long a packet out of order, or one that was sent again, says that packets are lost: so long, or so many round
-/// trips, in which a congestion window of some hundred packets meets losses of 0.01 %.
+/// For how long a packet out of order, or one that was sent again, says that packets are lost: this time, or this many round
+/// trips if they take longer. Of 500 packets a round trip, and 0.01 % lost, one is lost in 20 round trips.
 const MEMORY: Duration = Duration::from_secs(2);
 const MEMORY_ROUNDS: u32 = 20;
 

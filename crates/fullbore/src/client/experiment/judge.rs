@@ -159,7 +159,7 @@ pub(in crate::client) struct Judge {
     /// Since when losses hold the connections back.
     held_since: Option<Instant>,
     /// How often all were tried at once.
-    times_held_back: u32,
+    times_at_once: u32,
     /// Whether packets may have waited in a queue during the experiment, and whether some were lost.
     saw_queue: bool,
     saw_loss: bool,
@@ -202,7 +202,7 @@ impl Judge {
             gain: None,
             shares_since: None,
             held_since: None,
-            times_held_back: 0,
+            times_at_once: 0,
             saw_queue: false,
             saw_loss: false,
         }
@@ -234,15 +234,21 @@ impl Judge {
     ) -> Advice {
         let round = view.round_trip.unwrap_or(USUAL_ROUND_TRIP);
         let span = (2 * round).max(SHORTEST);
-        let lately = meter.rate(span, Duration::ZERO);
+        let rates = [span, 2 * span].map(|span| meter.rate(span, Duration::ZERO));
         // Of a longer time: what waited behind a lost packet comes at once when that has come again.
-        if let Some(rate) = meter
-            .rate(2 * span, Duration::ZERO)
-            .filter(|&rate| rate > self.peak)
-        {
-            (self.peak, self.peak_at) = (rate, now);
+        if let [_, Some(longer)] = rates {
+            if longer > self.peak {
+                (self.peak, self.peak_at) = (longer, now);
+            }
         }
-        let held_back = self.held_back(meter, view, (span, round), now);
+        let held_back = match rates {
+            [Some(lately), Some(longer)] => Some(lately.max(longer)),
+            _ => None,
+        };
+        let held_back = held_back.filter(|&rate| self.is_held_back(view, rate));
+        self.held_since = held_back.and(self.held_since.or(Some(now)));
+        let is_long =
+            |since| now.saturating_duration_since(since) >= (HELD_BACK_ROUNDS * round).max(HELD_BACK_LEAST);
         if let Some(facts) = view.facts {
             self.saw_queue |= facts.may_queue;
             self.saw_loss |= facts.loses;
@@ -251,13 +257,9 @@ impl Judge {
             State::Over => Advice::Stay,
             State::Rising => {
                 let early = now < self.begun + (4 * round).max(2 * SHORTEST);
-                // Losses end slow start: what the rate was before, it will not be again.
-                let longer = meter.rate(2 * span, Duration::ZERO);
-                let rates = match (lately, longer) {
-                    (Some(rate), Some(longer)) if self.is_held_back(view, rate.max(longer)) => {
-                        let is_lasting = now - self.peak_at > (HELD_BACK_ROUNDS * round).max(HELD_BACK_LEAST);
-                        is_lasting.then_some((rate.max(longer), self.peak))
-                    }
+                let rates = match held_back {
+                    // Losses end slow start: what the rate was before, it will not be again.
+                    Some(rate) => is_long(self.peak_at).then_some((rate, self.peak)),
                     // A queue that is about to fill shows by then.
                     _ if now < self.begun + 8 * round => None,
                     // Where packets are lost, a rate that has just fallen is none to compare others with.
@@ -298,8 +300,9 @@ impl Judge {
                     self.state = State::Over;
                     return Advice::Close(view.connections.saturating_sub(before));
                 };
-                // The rate to compare with has become that of the past.
-                if let Some(rate) = held_back.filter(|_| !at_once) {
+                // Losses have come since: the rate before says nothing of what one connection carries now.
+                let held_back = held_back.filter(|_| !at_once && self.held_since.is_some_and(is_long));
+                if let Some(rate) = held_back.filter(|&rate| self.is_worth(view, rate, round)) {
                     return self.open(view, (rate, self.peak), now);
                 }
                 self.state = State::Trial {
@@ -342,26 +345,6 @@ impl Judge {
         loses && rate < HELD_BACK * self.peak
     }
 
-    /// The rate, if losses have held the connections back for some time, and more of them may help.
-    fn held_back(
-        &mut self,
-        meter: &Meter,
-        view: View,
-        (span, round): (Duration, Duration),
-        now: Instant,
-    ) -> Option<f64> {
-        let rates = [span, 2 * span].map(|span| meter.rate(span, Duration::ZERO));
-        let rate = match rates {
-            [Some(lately), Some(longer)] => Some(lately.max(longer)),
-            _ => None,
-        };
-        let rate = rate.filter(|&rate| self.is_held_back(view, rate));
-        self.held_since = rate.and(self.held_since.or(Some(now)));
-        let lasting = (HELD_BACK_ROUNDS * round).max(HELD_BACK_LEAST);
-        let is_lasting = self.held_since.is_some_and(|since| now >= since + lasting);
-        rate.filter(|&rate| is_lasting && self.is_worth(view, rate, round))
-    }
-
     /// Whether further connections have paid.
     pub(in crate::client) fn is_convinced(&self) -> bool {
         self.convinced
@@ -369,11 +352,10 @@ impl Judge {
 
     fn open(&mut self, view: View, (rate, earlier): (f64, f64), now: Instant) -> Advice {
         self.was_even = (rate - earlier).abs() < EVEN * earlier;
-        let is_held_back = self.is_held_back(view, rate);
-        let at_once = is_held_back;
-        self.convinced |= is_held_back;
+        let at_once = self.is_held_back(view, rate);
+        self.convinced |= at_once;
+        self.times_at_once += u32::from(at_once);
         (self.saw_queue, self.saw_loss) = (false, false);
-        self.times_held_back += u32::from(is_held_back);
         self.state = State::Trial {
             before: view.connections,
             at_once,
@@ -448,9 +430,9 @@ impl Judge {
         self.settle(rate, now);
         let is_random = self.saw_loss && !self.saw_queue;
         let needed = match (at_once, before) {
-            // The link was not full, and what losses leave of a rate differs from time to time: twice as many as it took.
+            // The link did not become full. Losses make rates vary, so twice as many are kept as the rate took.
             (true, _) if is_random => Self::needed(before, base, 2.0 * rate, connections),
-            (true, _) if self.times_held_back > 1 => Self::needed(before, base, rate, connections),
+            (true, _) if self.times_at_once > 1 => Self::needed(before, base, rate, connections),
             // As many as the rate is a multiple of that of one, which may be its share of a full link.
             (true, _) => ((before as f64 * rate / base) as usize).clamp(before, connections),
             (false, 1) => 1,

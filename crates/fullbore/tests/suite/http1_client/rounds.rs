@@ -85,6 +85,16 @@ async fn say_in_two(raw: &mut Raw, text: &str, at: usize) {
     raw.say(rest).await;
 }
 
+/// What [`CALLERS`] tasks return that do this at once, each with its number, the client and the URL of the site.
+async fn of_callers<F, T>(client: &Client, site: &Site, act: impl Fn(usize, Client, String) -> F) -> Vec<T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    let tasks = (0..CALLERS).map(|caller| act(caller, client.clone(), site.url.clone()));
+    soon(tasks.collect::<JoinSet<T>>().join_all()).await
+}
+
 async fn varied() -> Site {
     Site::start(|_, mut raw| async move {
         while let Some(asked) = raw.next().await {
@@ -106,41 +116,37 @@ async fn varied() -> Site {
 async fn answers_of_every_kind() {
     let site = varied().await;
     let client = http1().max_connections(2).build().unwrap();
-    let mut callers = JoinSet::new();
-    for caller in 0..CALLERS {
-        let (client, url) = (client.clone(), site.url.clone());
-        callers.spawn(async move {
-            for round in 0..ROUNDS * 4 {
-                let kind = (round + caller) % ANSWERS.len();
-                let (text, body, trailer) = ANSWERS[kind];
-                // Each place of the break in turn; whole from time to time.
-                let at = (round / ANSWERS.len() * 7 + caller * 3) % (text.len() + 8);
-                let at = if round % 3 == 0 { 0 } else { at };
-                let response = soon(client.get(format!("{url}{kind}?{at}"))).await.unwrap();
-                let collected = soon(response.into_body().collect()).await.unwrap();
-                let found = collected.trailers().and_then(|trailers| trailers.get("t"));
-                assert_eq!(
-                    found.map(|value| value.to_str().unwrap()),
-                    trailer,
-                    "{text:?} {at}"
+    of_callers(&client, &site, |caller, client, url| async move {
+        for round in 0..ROUNDS * 4 {
+            let kind = (round + caller) % ANSWERS.len();
+            let (text, body, trailer) = ANSWERS[kind];
+            // Each place of the break in turn; whole from time to time.
+            let at = (round / ANSWERS.len() * 7 + caller * 3) % (text.len() + 8);
+            let at = if round % 3 == 0 { 0 } else { at };
+            let response = soon(client.get(format!("{url}{kind}?{at}"))).await.unwrap();
+            let collected = soon(response.into_body().collect()).await.unwrap();
+            let found = collected.trailers().and_then(|trailers| trailers.get("t"));
+            assert_eq!(
+                found.map(|value| value.to_str().unwrap()),
+                trailer,
+                "{text:?} {at}"
+            );
+            assert_eq!(collected.to_bytes(), body, "{text:?} {at}");
+            if kind == 0 {
+                let request = Request::head(format!("{url}{kind}?{at}")).body(String::new());
+                let response = soon(client.request(request.unwrap())).await.unwrap();
+                assert_eq!(response.headers()["content-length"], "5");
+                assert!(
+                    soon(response.into_body().collect())
+                        .await
+                        .unwrap()
+                        .to_bytes()
+                        .is_empty()
                 );
-                assert_eq!(collected.to_bytes(), body, "{text:?} {at}");
-                if kind == 0 {
-                    let request = Request::head(format!("{url}{kind}?{at}")).body(String::new());
-                    let response = soon(client.request(request.unwrap())).await.unwrap();
-                    assert_eq!(response.headers()["content-length"], "5");
-                    assert!(
-                        soon(response.into_body().collect())
-                            .await
-                            .unwrap()
-                            .to_bytes()
-                            .is_empty()
-                    );
-                }
             }
-        });
-    }
-    soon(callers.join_all()).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -165,31 +171,27 @@ async fn bodies_of_every_length() {
     })
     .await;
     let client = http1().max_connections(2).build().unwrap();
-    let mut callers = JoinSet::new();
-    for caller in 0..CALLERS {
-        let (client, url) = (client.clone(), site.url.clone());
-        callers.spawn(async move {
-            for round in 0..ROUNDS {
-                for length in [1, 2, 4_000, 8_150 + round, 8_192, 16_384, 70_000, 500_000] {
-                    let at = [0, 40 + caller, 42 + length / 2][round % 3];
-                    let response = soon(fetch(&client, &format!("{url}{length}?{at}")))
-                        .await
-                        .unwrap();
-                    assert_eq!(response.body().len(), length);
-                    let left = soon(client.get(format!("{url}{length}?{at}"))).await.unwrap();
-                    // Some are dropped unread, with or without the end.
-                    if round % 5 == 0 {
-                        drop(left);
-                    } else {
-                        yield_now().await;
-                        let read = soon(left.into_body().collect()).await.unwrap();
-                        assert_eq!(read.to_bytes().len(), length);
-                    }
+    of_callers(&client, &site, |caller, client, url| async move {
+        for round in 0..ROUNDS {
+            for length in [1, 2, 4_000, 8_150 + round, 8_192, 16_384, 70_000, 500_000] {
+                let at = [0, 40 + caller, 42 + length / 2][round % 3];
+                let response = soon(fetch(&client, &format!("{url}{length}?{at}")))
+                    .await
+                    .unwrap();
+                assert_eq!(response.body().len(), length);
+                let left = soon(client.get(format!("{url}{length}?{at}"))).await.unwrap();
+                // Some are dropped unread, with or without the end.
+                if round % 5 == 0 {
+                    drop(left);
+                } else {
+                    yield_now().await;
+                    let read = soon(left.into_body().collect()).await.unwrap();
+                    assert_eq!(read.to_bytes().len(), length);
                 }
             }
-        });
-    }
-    soon(callers.join_all()).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -241,31 +243,27 @@ async fn servers_that_close() {
     let book = Book::default();
     let site = closing(&book).await;
     let client = http1().max_connections(3).build().unwrap();
-    let mut callers = JoinSet::new();
-    for caller in 0..CALLERS {
-        let (client, url) = (client.clone(), site.url.clone());
-        callers.spawn(async move {
-            let mut results = Vec::new();
-            for round in 0..ROUNDS * 2 {
-                let id = caller * ROUNDS * 2 + round;
-                let request = Request::post(format!("{url}{id}?0"));
-                let result = match round % 3 {
-                    0 => client.request(request.body(String::new()).unwrap()),
-                    1 => client.request(request.body("body".to_owned()).unwrap()),
-                    _ => client.request(request.body(String::new()).unwrap()),
-                };
-                let ok = match soon(result).await {
-                    Ok(response) => soon(response.into_body().collect())
-                        .await
-                        .is_ok_and(|body| body.to_bytes() == "ok"),
-                    Err(_) => false,
-                };
-                results.push((id, ok));
-            }
-            results
-        });
-    }
-    let results: Vec<_> = soon(callers.join_all()).await.into_iter().flatten().collect();
+    let results: Vec<_> = of_callers(&client, &site, |caller, client, url| async move {
+        let mut results = Vec::new();
+        for round in 0..ROUNDS * 2 {
+            let id = caller * ROUNDS * 2 + round;
+            let request = Request::post(format!("{url}{id}?0"));
+            let body = if round % 3 == 1 { "body" } else { "" };
+            let request = request.body(body.to_owned()).unwrap();
+            let ok = match soon(client.request(request)).await {
+                Ok(response) => soon(response.into_body().collect())
+                    .await
+                    .is_ok_and(|body| body.to_bytes() == "ok"),
+                Err(_) => false,
+            };
+            results.push((id, ok));
+        }
+        results
+    })
+    .await
+    .into_iter()
+    .flatten()
+    .collect();
     let book = book.lock().unwrap();
     for (id, ok) in &results {
         let (arrived, answered) = book.get(id).copied().unwrap_or_default();
@@ -316,27 +314,23 @@ async fn answers_ahead_of_bodies() {
         .continue_timeout(std::time::Duration::from_millis(5))
         .build()
         .unwrap();
-    let mut callers = JoinSet::new();
-    for caller in 0..CALLERS {
-        let (client, url) = (client.clone(), site.url.clone());
-        callers.spawn(async move {
-            for round in 0..ROUNDS {
-                let kind = (round + caller) % 3;
-                let at = [0, 1, 100_000, BYTES - 1, BYTES][round % 5];
-                let mut request = Request::builder()
-                    .method(Method::PUT)
-                    .uri(format!("{url}{kind}?{at}"));
-                if round % 2 == 0 {
-                    request = request.header("expect", "100-continue");
-                }
-                let body = Chunks::new(BYTES as u64, 10_000).sized();
-                let response = soon(client.request(request.body(body).unwrap())).await.unwrap();
-                let body = soon(response.into_body().collect()).await.unwrap();
-                assert_eq!(body.to_bytes(), "ok");
+    of_callers(&client, &site, |caller, client, url| async move {
+        for round in 0..ROUNDS {
+            let kind = (round + caller) % 3;
+            let at = [0, 1, 100_000, BYTES - 1, BYTES][round % 5];
+            let mut request = Request::builder()
+                .method(Method::PUT)
+                .uri(format!("{url}{kind}?{at}"));
+            if round % 2 == 0 {
+                request = request.header("expect", "100-continue");
             }
-        });
-    }
-    soon(callers.join_all()).await;
+            let body = Chunks::new(BYTES as u64, 10_000).sized();
+            let response = soon(client.request(request.body(body).unwrap())).await.unwrap();
+            let body = soon(response.into_body().collect()).await.unwrap();
+            assert_eq!(body.to_bytes(), "ok");
+        }
+    })
+    .await;
 }
 
 impl Raw {
@@ -369,28 +363,24 @@ async fn answers_ahead_of_bodies_arrive_on_several_threads() {
 async fn requests_that_are_dropped() {
     let site = varied().await;
     let client = http1().max_connections(2).build().unwrap();
-    let mut callers = JoinSet::new();
-    for caller in 0..CALLERS {
-        let (client, url) = (client.clone(), site.url.clone());
-        callers.spawn(async move {
-            for round in 0..ROUNDS * 2 {
-                let url = format!("{url}0?{}", round % 45);
-                if caller % 2 == 0 {
-                    let mut dropped = std::pin::pin!(fetch(&client, &url));
-                    for _ in 0..round % 12 {
-                        tokio::select! {
-                            biased;
-                            _ = &mut dropped => break,
-                            () = yield_now() => {}
-                        }
+    of_callers(&client, &site, |caller, client, url| async move {
+        for round in 0..ROUNDS * 2 {
+            let url = format!("{url}0?{}", round % 45);
+            if caller % 2 == 0 {
+                let mut dropped = std::pin::pin!(fetch(&client, &url));
+                for _ in 0..round % 12 {
+                    tokio::select! {
+                        biased;
+                        _ = &mut dropped => break,
+                        () = yield_now() => {}
                     }
-                } else {
-                    assert_eq!(soon(fetch(&client, &url)).await.unwrap().body(), "hello");
                 }
+            } else {
+                assert_eq!(soon(fetch(&client, &url)).await.unwrap().body(), "hello");
             }
-        });
-    }
-    soon(callers.join_all()).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -24,6 +24,19 @@ fn facts(loses: bool, is_queueing: bool) -> Facts {
     }
 }
 
+/// Connections that have all answered, for a reader that is fast enough.
+fn view(connections: usize, round_trip: Duration, facts: Option<Facts>) -> View {
+    View {
+        connections,
+        answered: true,
+        rest: 1_000_000_000,
+        round_trip: Some(round_trip),
+        reader_is_slow: false,
+        facts,
+        is_shared: false,
+    }
+}
+
 /// What came of a download.
 #[derive(Debug, PartialEq, Eq)]
 struct Ended {
@@ -93,13 +106,9 @@ impl Path {
             meter.read(now);
             tried.read(now);
             let view = View {
-                connections: opened.len(),
                 answered: came.iter().skip(1).all(|&bytes| bytes > 0.0),
                 rest: rest.max(0.0) as u64,
-                round_trip: Some(self.round_trip),
-                reader_is_slow: false,
-                facts: self.facts,
-                is_shared: false,
+                ..view(opened.len(), self.round_trip, self.facts)
             };
             match judge.advise(&meter, &tried, view, now) {
                 Advice::Stay => {}
@@ -230,17 +239,8 @@ fn losses_that_hold_a_connection_back_have_all_tried_at_once() {
             meter.count(if step < 12 { 20_000 << (step / 2) } else { 50_000 });
             let now = start + step * STEP;
             meter.read(now);
-            let view = View {
-                connections: 1,
-                answered: true,
-                rest: 100_000_000,
-                round_trip: Some(100 * MS),
-                reader_is_slow: false,
-                facts,
-                is_shared: false,
-            };
             if first == Advice::Stay {
-                first = judge.advise(&meter, &Meter::default(), view, now);
+                first = judge.advise(&meter, &Meter::default(), view(1, 100 * MS, facts), now);
             }
         }
         assert_eq!(first, advice, "{facts:?}");
@@ -272,16 +272,7 @@ fn advised(rates: &[f64]) -> Vec<Advice> {
         let now = start + step * STEP;
         meter.count((rate * MB * STEP.as_secs_f64()) as u64);
         meter.read(now);
-        let view = View {
-            connections: 1,
-            answered: true,
-            rest: 100_000_000,
-            round_trip: Some(30 * MS),
-            reader_is_slow: false,
-            facts: Some(facts(true, false)),
-            is_shared: false,
-        };
-        judge.advise(&meter, &tried, view, now)
+        judge.advise(&meter, &tried, view(1, 30 * MS, Some(facts(true, false))), now)
     };
     (0..).zip(rates).map(advise).collect()
 }
@@ -302,8 +293,8 @@ fn a_rate_that_has_just_fallen_is_none_to_compare_others_with() {
     );
 }
 
-/// What is advised, other than to stay, while these connections have all together so many MB/s, each for so many steps. A
-/// queue is there where it says so. Further connections answer at once, and carry most.
+/// What is advised, other than to stay. Each phase has its steps of 50 ms, the MB/s of all connections together, and whether
+/// packets wait in a queue. Packets are lost in all of them, and further connections answer at once.
 fn advised_over(phases: &[(u32, f64, bool)]) -> Vec<Advice> {
     let start = Instant::now();
     let mut judge = Judge::new(8, start);
@@ -320,15 +311,7 @@ fn advised_over(phases: &[(u32, f64, bool)]) -> Vec<Advice> {
         tried.count(bytes * (connections as u64 - 1) / connections as u64);
         meter.read(now);
         tried.read(now);
-        let view = View {
-            connections,
-            answered: true,
-            rest: 1_000_000_000,
-            round_trip: Some(30 * MS),
-            reader_is_slow: false,
-            facts: Some(facts(true, is_queueing)),
-            is_shared: false,
-        };
+        let view = view(connections, 30 * MS, Some(facts(true, is_queueing)));
         match judge.advise(&meter, &tried, view, now) {
             Advice::Stay => continue,
             Advice::Open(more) => {
@@ -361,7 +344,7 @@ fn what_was_tried_at_once_is_counted_by_whether_the_link_became_full() {
         phases.push((60, 9.0, is_queueing));
         advised_over(&phases)
     };
-    // 1.8 times the rate of one: twice as many, and as many, of which the last may be a share of somebody else's.
+    // 1.8 times the rate of one: twice as many are kept where the link had room, and one where it may be somebody else's.
     assert_eq!(after(false), [Advice::Open(7), Advice::Close(4)]);
     assert_eq!(after(true), [Advice::Open(7), Advice::Close(7)]);
 }
