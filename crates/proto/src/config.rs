@@ -70,7 +70,8 @@ settings! {
     /// ```
     public {
         /// The receive window of each stream (SETTINGS_INITIAL_WINDOW_SIZE). Default: 48 MiB. 1 Gbit/s over 230 ms is
-        /// 28.75 MB, and a refill at a quarter needs four thirds of that.
+        /// 28.75 MB, and a refill at a quarter needs four thirds of that. A smaller window that adapts opens as wide as the path
+        /// needs once its reader has taken a quarter of it at once.
         stream_window, set_stream_window: WindowSize = WindowSize::from_mebibytes(48);
         /// The receive window of the connection. Default: 64 MiB, so that a stream whose reader stalls leaves credit to
         /// others. Values below 65,535 count as 65,535, because a connection's window cannot start smaller (RFC 9113

@@ -7,7 +7,8 @@ use super::overhead::Overhead;
 use super::writer::Writer;
 use crate::config::Config;
 use crate::flow::{
-    CreditOverflow, DEFAULT_WINDOW, Lease, Overrun, Pace, Promise, ReceiveWindow, SendCredit, WindowSize,
+    CreditOverflow, DEFAULT_WINDOW, Lease, Overrun, Pace, Promise, Proves, ReceiveWindow, SendCredit,
+    WindowSize,
 };
 use crate::role::Role;
 use crate::stream::ReceiveHalf;
@@ -51,7 +52,9 @@ impl FlowControl {
         let mut lease = Lease::of_memory(config.budget.as_ref(), config.share.as_ref());
         let (size, stream_window) = open(role, config, &mut lease);
         let mut window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), size, config.connection_refill);
-        window.ask_for_proof(config.begins_as_set());
+        if config.begins_as_set() {
+            window.ask_for_proof(Proves::First);
+        }
         let flow = FlowControl {
             receive_window: match config.adaptive {
                 true => window,
@@ -192,7 +195,9 @@ impl FlowControl {
         if !config.adaptive {
             return window.fixed();
         }
-        window.ask_for_proof(config.begins_as_set() && initial != WindowSize::CLOSED);
+        if initial != WindowSize::CLOSED {
+            window.ask_for_proof(proof_of_streams(config));
+        }
         window
     }
 
@@ -229,11 +234,15 @@ impl FlowControl {
         let window = stream.judge_reader(now, round_trip);
         if is_enough(initial, round_trip) {
             // Beyond that the window follows the path.
-            stream.ask_for_proof(false);
+            stream.ask_for_proof(Proves::Nothing);
             return None;
         }
         let connection = self.widen(config, window.saturating_mul(4) / 3, round_trip);
-        let largest = config.stream_window.min(share_of_a_stream(connection));
+        let largest = match config.begins_as_set() {
+            true => config.stream_window,
+            false => WindowSize::MAX,
+        };
+        let largest = largest.min(share_of_a_stream(connection));
         let window = u32::try_from(window).ok().and_then(WindowSize::new);
         let window = window.unwrap_or(WindowSize::MAX).min(largest);
         (window > stream.size()).then_some(window)
@@ -256,7 +265,7 @@ impl FlowControl {
             window.set_limiting(outgrown.unwrap_or(window.is_limiting()));
             return None;
         }
-        if config.begins_as_set() && window.is_unread() {
+        if proof_of_streams(config) != Proves::Nothing && window.is_unread() {
             let smaller = WindowSize::new(size.bytes() / 4 * 3)?.max(initial);
             return (smaller < size).then_some(smaller);
         }
@@ -484,6 +493,16 @@ fn share_of_a_stream(connection: WindowSize) -> WindowSize {
     WindowSize::new(share)
         .unwrap_or(DEFAULT_WINDOW)
         .max(DEFAULT_WINDOW)
+}
+
+/// What proves that the readers of streams keep up, if their windows begin smaller than that of the connection allows.
+pub(super) fn proof_of_streams(config: &Config) -> Proves {
+    let most = share_of_a_stream(config.effective_connection_window());
+    match config.adaptive {
+        true if config.begins_as_set() => Proves::First,
+        true if config.stream_window < most => Proves::Quarter,
+        _ => Proves::Nothing,
+    }
 }
 
 /// The largest size that a stream window grows to.

@@ -3,6 +3,8 @@
 use core::time::Duration;
 
 use super::Connection;
+use super::flow_control::proof_of_streams;
+use crate::flow::Proves;
 use crate::id::Key;
 use crate::stream::{Phase, RefillListing, Stream};
 
@@ -22,7 +24,7 @@ impl Connection {
         let round_trip = self.pings.minimum();
         let initial = self.streams.initial_window();
         let listed = self.streams.take_refills();
-        if self.config.begins_as_set() {
+        if proof_of_streams(&self.config) != Proves::Nothing {
             self.judge_readers(&listed, round_trip);
         }
         if self.flow.refill_due(leaving) {
@@ -54,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Lets windows that begin as they are set grow if their readers have taken all that arrived.
+    /// Lets windows of streams open wide if their readers have taken all that arrived.
     fn judge_readers(&mut self, listed: &[Key], round_trip: Option<Duration>) {
         let initial = self.streams.initial_window();
         for &key in listed {

@@ -1,5 +1,5 @@
-//! Whether the reader of a window keeps up. Windows that begin as they are set ([`crate::Config::first_windows`]) grow
-//! only for such readers: what they grow by is memory if the reader stops.
+//! Whether the reader of a window keeps up. Windows of streams that begin smaller than that of the connection allows open wide
+//! for such readers: what they open by is memory if the reader stops.
 
 use core::time::Duration;
 
@@ -12,43 +12,49 @@ const AT_ONCE: Duration = Duration::from_millis(4);
 /// The fewest bytes that prove anything. A client sends 65,535 before it knows our SETTINGS.
 const LEAST_TAKEN: u64 = 32 << 10;
 
-/// A proof takes this fraction of a large window, so that a window that cannot grow costs few attempts.
-const WINDOW_FRACTION: u64 = 32;
-
 /// The round trip that a path is presumed to have before it is measured.
 const PRESUMED_TRIP: Duration = Duration::from_millis(100);
 
+/// What proves that a reader keeps up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proves {
+    /// Nothing: the window opens otherwise.
+    Nothing,
+    /// A thirty-second of the window, for windows that begin as they are set ([`crate::Config::first_windows`]). They are small,
+    /// and the first bytes of a client are then enough.
+    First,
+    /// A quarter of the window. A reader that passes the bytes on and is then held up, as a proxy is, takes less: what the buffers
+    /// behind it hold.
+    Quarter,
+}
+
+impl Proves {
+    /// The part of a large window, as its divisor.
+    fn divisor(self) -> u64 {
+        match self {
+            Proves::Nothing | Proves::First => 32,
+            Proves::Quarter => 4,
+        }
+    }
+}
+
 /// How fast a reader takes what arrives.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Proof {
+pub(super) struct Proof {
     /// When the measurement began: bytes arrived, and the reader had taken all that came before.
     since: Time,
-    /// The offset of consumed bytes at that time. [`NOT_MEASURED`] if the reader is not measured.
+    /// The offset of consumed bytes at that time.
     from: u64,
     /// When bytes arrived last.
     last: Time,
 }
 
-/// No offset is as large.
-const NOT_MEASURED: u64 = u64::MAX;
-
 impl Proof {
-    pub(super) const OFF: Proof = Proof {
-        since: Time::ZERO,
-        from: NOT_MEASURED,
-        last: Time::ZERO,
-    };
-
     pub(super) const BEGIN: Proof = Proof {
         since: Time::ZERO,
         from: 0,
         last: Time::ZERO,
     };
-
-    #[inline]
-    pub(super) fn is_on(&self) -> bool {
-        self.from != NOT_MEASURED
-    }
 
     /// Bytes arrive behind `received` others, of which `consumed` were taken. Arrivals in quick succession are measured
     /// together: the reader is not charged for a pause of the peer.
@@ -61,9 +67,9 @@ impl Proof {
     }
 
     /// Whether the reader has taken enough to judge it.
-    pub(super) fn is_due(&self, consumed: u64, size: u32) -> bool {
+    pub(super) fn is_due(&self, by: Proves, consumed: u64, size: u32) -> bool {
         let size = u64::from(size);
-        self.is_on() && consumed - self.from >= LEAST_TAKEN.min(size / 2).max(size / WINDOW_FRACTION)
+        by != Proves::Nothing && consumed - self.from >= LEAST_TAKEN.min(size / 2).max(size / by.divisor())
     }
 
     /// The largest window that the reader can use, in bytes: twice what it takes in a round trip. The next measurement
@@ -123,15 +129,17 @@ mod tests {
 
     #[test]
     fn half_of_a_small_window_or_a_part_of_a_large_one_is_enough() {
-        for (size, least) in [
-            (1_000, 500),
-            (65_535, 32_767),
-            (1 << 20, 32 << 10),
-            (16 << 20, 512 << 10),
+        for (by, size, least) in [
+            (Proves::First, 1_000, 500),
+            (Proves::First, 65_535, 32_767),
+            (Proves::First, 1 << 20, 32 << 10),
+            (Proves::First, 16 << 20, 512 << 10),
+            (Proves::Quarter, 65_535, 32_767),
+            (Proves::Quarter, 4 << 20, 1 << 20),
         ] {
             let proof = Proof::BEGIN;
             assert!(
-                proof.is_due(least, size) && !proof.is_due(least - 1, size),
+                proof.is_due(by, least, size) && !proof.is_due(by, least - 1, size),
                 "{size}"
             );
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::budget::Promise;
-use super::proof::Proof;
+use super::proof::{Proof, Proves};
 use super::recent::{Recent, Round};
 use super::size::WindowSize;
 use crate::time::Time;
@@ -67,8 +67,7 @@ impl Default for Refill {
 
 /// A receive window, as offsets: bytes received, consumed by the application, and advertised to the peer.
 ///
-/// The peer's credit is `advertised - received`. The memory that it can make this endpoint hold is `advertised -
-/// consumed`.
+/// The peer's credit is `advertised - received`. It can make this endpoint hold `advertised - consumed`.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceiveWindow {
     received: u64,
@@ -86,7 +85,8 @@ pub(crate) struct ReceiveWindow {
     /// Whether the peer had used up the credit that it knew of when the window was refilled last.
     used_up: bool,
     round: Round,
-    /// Whether the reader keeps up, if the window is to grow only then.
+    /// What proves that the reader keeps up, if the window is to open wide then.
+    proves: Proves,
     proof: Proof,
     /// None before the first refill. Most streams are too short for one.
     recent: Option<Box<Recent>>,
@@ -113,7 +113,8 @@ impl ReceiveWindow {
                 since: Time::ZERO,
                 until: u64::MAX,
             },
-            proof: Proof::OFF,
+            proves: Proves::Nothing,
+            proof: Proof::BEGIN,
             recent: None,
         }
     }
@@ -161,15 +162,15 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Lets the window grow if its reader keeps up.
-    pub(crate) fn ask_for_proof(&mut self, asks: bool) {
-        self.proof = if asks { Proof::BEGIN } else { Proof::OFF };
+    /// Lets the window open wide if its reader keeps up.
+    pub(crate) fn ask_for_proof(&mut self, by: Proves) {
+        self.proves = by;
     }
 
     /// Bytes are about to arrive.
     #[inline]
     pub(crate) fn note_arrival(&mut self, now: Time) {
-        if self.proof.is_on() {
+        if self.proves != Proves::Nothing {
             self.proof.note_arrival(now, self.received, self.consumed);
         }
     }
@@ -177,7 +178,7 @@ impl ReceiveWindow {
     /// Whether the reader has left no more than `unread` bytes, and has taken enough to judge it.
     #[inline]
     pub(crate) fn proof_due(&self, unread: u64) -> bool {
-        self.proof.is_due(self.consumed, self.size) && self.unconsumed() <= unread
+        self.proof.is_due(self.proves, self.consumed, self.size) && self.unconsumed() <= unread
     }
 
     /// The largest window that the reader can use, after [`Self::proof_due`].

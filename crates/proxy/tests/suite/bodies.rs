@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get as on_get;
 use bytes::Bytes;
+use fullbore::settings::HttpVersions;
 use fullbore::{BoxError, Incoming, Server};
 use fullbore_proxy::Proxy;
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -125,7 +126,14 @@ async fn an_upload_to_an_origin_that_reads_nothing_stops_at_its_windows() {
     })
     .await;
     for url in urls(&site) {
-        let front = Front::to(&url).await;
+        let proxy = Proxy::to(&url).unwrap();
+        let server = Server::builder()
+            .stream_window(65_535)
+            .bind("127.0.0.1:0")
+            .await
+            .unwrap();
+        let front = format!("http://{}/", server.local_addr().unwrap());
+        let serving = tokio::spawn(server.serve(proxy));
         for version in VERSIONS {
             let sent = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&sent);
@@ -135,7 +143,7 @@ async fn an_upload_to_an_origin_that_reads_nothing_stops_at_its_windows() {
                     count.fetch_add(65_536, Ordering::SeqCst);
                 }
             });
-            let request = Request::post(front.url("/")).body(boxed(body)).unwrap();
+            let request = Request::post(&front).body(boxed(body)).unwrap();
             let client = client(version);
             let asking = tokio::spawn(async move { client.request(request).await });
             let mut last = (0, 0);
@@ -148,10 +156,17 @@ async fn an_upload_to_an_origin_that_reads_nothing_stops_at_its_windows() {
                     (now, 0)
                 };
             }
-            assert!(last.0 < 160 << 20, "{url} {version:?}: {}", last.0);
+            // 64 KiB wait in the window of the request, 384 KiB in the client, and the kernel takes little for an origin of HTTP/1.1.
+            // One of HTTP/2 has a window of its own, and over HTTP/1.1 the kernel takes more from the client.
+            let most = match version {
+                HttpVersions::Http2 if url.starts_with("http:") && cfg!(target_os = "linux") => 2 << 20,
+                _ => 160 << 20,
+            };
+            assert!(last.0 < most, "{url} {version:?}: {}", last.0);
             asking.abort();
             soon(saying).await.unwrap();
         }
+        serving.abort();
     }
 }
 

@@ -113,6 +113,65 @@ fn a_server_widens_windows_when_the_reader_has_taken_what_came_first() {
     }
 }
 
+/// A window of 4 MiB for streams where the connection has 64.
+fn set_small() -> Config {
+    config(|config| config.set_stream_window(WindowSize::from_mebibytes(4)))
+}
+
+#[test]
+fn a_stream_window_that_was_set_small_opens_wide_for_a_reader_that_takes_a_quarter_at_once() {
+    // Bytes taken, and so long after the first.
+    for (bytes, after, update) in [
+        (1 << 20, 4, Some((1, 45 << 20))),
+        ((1 << 20) - 1, 4, None),
+        (1 << 20, 400, Some((1, 1 << 20))),
+    ] {
+        let mut faced = Faced::silent_server(set_small());
+        faced.says(frames::PREFACE);
+        faced.says(&frames::settings(&[]));
+        assert_eq!(said(&mut faced), (Some(4 << 20), vec![(0, (64 << 20) - 65_535)]));
+        faced.now = Time::from_nanos(1_000_000_000);
+        faced.says(&frames::post(1));
+        for _ in 0..bytes / 16_384 {
+            faced.says(&frames::data(1, 0, &[7; 16_384]));
+        }
+        faced.says(&frames::data(1, 0, &vec![7; bytes % 16_384]));
+        faced.now = faced.now + Duration::from_millis(after);
+        faced.reads(1);
+        assert_eq!(said(&mut faced).1, Vec::from_iter(update), "{bytes} {after}");
+    }
+}
+
+#[test]
+fn a_reader_that_takes_what_buffers_hold_and_stops_holds_the_window_that_was_set() {
+    let mut pair = Pair::new(Config::default(), set_small(), gigabit(230)).with_apps();
+    let stream = pair.post(1 << 30, 0);
+    pair.server.app().pace = Pace::Slow {
+        bytes: 900_000,
+        every: Duration::from_secs(3_600),
+    };
+    pair.run_for(Duration::from_secs(10));
+    let report = pair.server.connection.stream_report(stream, pair.now).unwrap();
+    let promise = pair.server.connection.promise();
+    assert_eq!(report.receive_window, 4 << 20);
+    assert!(promise.buffered <= 4 << 20, "{promise:?}");
+}
+
+#[test]
+fn an_upload_into_a_window_that_was_set_small_waits_two_round_trips() {
+    let size: u64 = 64 << 20;
+    let mut pair = Pair::new(Config::default(), set_small(), gigabit(230)).with_apps();
+    pair.post(size, 0);
+    pair.run_while(|pair| pair.server.app().received < size);
+    let least = Duration::from_nanos(8 * size) + Duration::from_millis(115);
+    let took = pair.now.since(Time::ZERO);
+    // For SETTINGS, and for the proof that the reader keeps up.
+    assert!(
+        took >= least && took < least + 2 * Duration::from_millis(230),
+        "{took:?} of {least:?}"
+    );
+}
+
 #[test]
 fn a_client_widens_the_windows_of_no_other_streams_while_a_reader_lags() {
     let (config, _) = growing(1_024);
