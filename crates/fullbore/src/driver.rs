@@ -15,6 +15,7 @@ macro_rules! report {
     };
 }
 
+mod begun;
 mod closing;
 mod collect;
 mod deliver;
@@ -33,6 +34,7 @@ mod unanswered;
 mod unsent;
 mod write;
 
+pub(crate) use self::begun::Begun;
 pub(crate) use self::deliver::received_length;
 pub(crate) use self::unanswered::Unanswered;
 
@@ -157,15 +159,20 @@ where
     A: Accept,
 {
     pub(crate) fn client(io: T, config: Arc<Config>, mailbox: Arc<Mailbox>, accept: A) -> Self {
-        Self::new(io, Connection::client(config, Time::ZERO), mailbox, accept)
+        Self::new(io, Begun::client(config), mailbox, accept)
     }
 
     pub(crate) fn server(io: T, config: Arc<Config>, mailbox: Arc<Mailbox>, accept: A) -> Self {
-        Self::new(io, Connection::server(config, Time::ZERO), mailbox, accept)
+        Self::new(io, Begun::server(config), mailbox, accept)
     }
 
-    fn new(io: T, connection: Connection, mailbox: Arc<Mailbox>, accept: A) -> Self {
-        let origin = Instant::now();
+    /// Continues a connection of which [`Begun::take_first`] may have taken something.
+    pub(crate) fn new(io: T, begun: Begun, mailbox: Arc<Mailbox>, accept: A) -> Self {
+        let Begun {
+            connection,
+            origin,
+            out,
+        } = begun;
         Driver {
             #[cfg(feature = "tracing")]
             trace: trace::Trace::new(connection.role(), origin),
@@ -180,7 +187,7 @@ where
             turn: Turn::default(),
             input: ReadBuffer::default(),
             rounds: Rounds::default(),
-            out: Transmit::new(),
+            out,
             fetch_size: write::FETCH,
             tcp: |_| None,
             unsent: None,

@@ -19,11 +19,12 @@ use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 
 use super::admission::Permit;
-use super::connection::{ServeConnection, serve_connection};
+use super::connection::{ServeConnection, serve_begun};
 use super::http_service::HttpService;
 use super::http1::{Http1, serve_http1};
 use super::peer::{Ended, OnEnd};
 use crate::alarm::{Alarm, Alarms};
+use crate::driver::Begun;
 use crate::error::Error;
 use crate::settings::HttpVersions;
 use crate::tcp::TcpBelow;
@@ -125,6 +126,8 @@ pub(super) struct Prepare<T, S> {
     pub(super) unsent: Option<Duration>,
     /// The alarms of the server, if it has any.
     pub(super) alarms: Option<Alarms>,
+    /// The connection of HTTP/2, if its SETTINGS have left within the TLS handshake.
+    pub(super) begun: Option<Box<Begun>>,
 }
 
 /// Whether a graceful shutdown was asked for.
@@ -312,7 +315,7 @@ where
     }
 
     /// The connection, once its version is known.
-    fn begin(self, version: HttpVersions) -> Stage<T, S> {
+    fn begin(mut self, version: HttpVersions) -> Stage<T, S> {
         let read: Bytes = self.read.freeze();
         if version == HttpVersions::Http1 {
             let (alarms, tcp) = match self.prepare {
@@ -325,7 +328,9 @@ where
             let http1 = serve_http1(self.io, read, self.service, self.config, alarms, tcp);
             return Stage::Http1(http1);
         }
-        let mut connection = serve_connection(self.io, self.service, self.config).after(read);
+        let begun = self.prepare.as_mut().and_then(|prepare| prepare.begun.take());
+        let begun = begun.map_or_else(|| Begun::server(self.config), |begun| *begun);
+        let mut connection = serve_begun(self.io, self.service, begun).after(read);
         connection.send_slices();
         Stage::Http2(Box::new(match self.prepare {
             Some(prepare) => {

@@ -85,6 +85,7 @@ impl ServerBuilder {
 
     /// Serves over TLS. The ALPN protocols of the configuration say which versions are offered: `h2` and `http/1.1`, as those
     /// of [`tls::server_config`](crate::tls::server_config). Those that [`Self::http_versions`] leaves out are removed.
+    /// With `send_half_rtt_data` SETTINGS leave before the client has finished the handshake, as `server_config` explains.
     #[cfg(feature = "tls")]
     pub fn tls_config(mut self, config: Arc<tokio_rustls::rustls::ServerConfig>) -> Self {
         self.tls = Some(config);

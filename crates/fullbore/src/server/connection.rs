@@ -15,7 +15,7 @@ use super::admission::Permit;
 use super::exchange::Handlers;
 use super::http_service::HttpService;
 use crate::cell::Mailbox;
-use crate::driver::Driver;
+use crate::driver::{Begun, Driver};
 use crate::error::Error;
 use crate::tcp::TcpBelow;
 
@@ -52,9 +52,18 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     S: HttpService,
 {
+    serve_begun(io, service, Begun::server(config.into()))
+}
+
+/// As [`serve_connection`], of a connection that may have sent its SETTINGS.
+pub(super) fn serve_begun<T, S>(io: T, service: S, begun: Begun) -> ServeConnection<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: HttpService,
+{
     let mailbox = Mailbox::new();
     ServeConnection {
-        driver: Driver::server(io, config.into(), Arc::clone(&mailbox), Handlers::new(service)),
+        driver: Driver::new(io, begun, Arc::clone(&mailbox), Handlers::new(service)),
         mailbox,
     }
 }

@@ -1,13 +1,20 @@
-//! Turns of TLS handshakes: one at a time on a thread, and every socket that is ready between two of them.
+//! TLS handshakes, in turns: one at a time on a thread, and every socket that is ready between two of them.
 
 use std::future::Future;
+use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
+use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::rustls::{ProtocolVersion, ServerConfig, ServerConnection};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
+use crate::driver::Begun;
 use crate::turns::{Turns, queue};
 
 thread_local! {
@@ -41,6 +48,52 @@ impl<F: Future> Future for InTurn<F> {
         let handshake = this.handshake;
         ready!(this.turns.poll(cx, |cx| handshake.poll(cx)))
     }
+}
+
+/// What a handshake ends with: a transport and perhaps the connection of HTTP/2 whose SETTINGS have left, or the reason and the
+/// transport below TLS.
+type Accepted<T> = Result<(TlsStream<T>, Option<Box<Begun>>), (io::Error, Option<T>)>;
+
+/// Accepts TLS. Where the configuration allows data in the server's first flight ([`ServerConfig::send_half_rtt_data`]) and HTTP/2
+/// was negotiated, SETTINGS and the window of the connection are in it. So a client knows them before its first request: a round
+/// trip later it could have sent no more than 65,535 octets of a body.
+pub(super) async fn handshake<T>(
+    io: T,
+    tls: Arc<ServerConfig>,
+    begins: impl FnOnce() -> Box<Begun>,
+) -> Accepted<T>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    if !tls.send_half_rtt_data {
+        let accept = TlsAcceptor::from(tls).accept(io).into_fallible();
+        return match accept.await {
+            Ok(stream) => Ok((stream, None)),
+            Err((error, io)) => Err((error, Some(io))),
+        };
+    }
+    let mut hello = LazyConfigAcceptor::new(Acceptor::default(), io);
+    let start = match (&mut hello).await {
+        Ok(start) => start,
+        Err(error) => return Err((error, hello.take_io())),
+    };
+    let mut begun = None;
+    let accept = start.into_stream_with(tls, |tls| begun = begin(tls, begins));
+    match accept.into_fallible().await {
+        Ok(stream) => Ok((stream, begun)),
+        Err((error, io)) => Err((error, Some(io))),
+    }
+}
+
+/// Begins a connection of HTTP/2 behind the server's part of the handshake, if that is complete.
+fn begin(tls: &mut ServerConnection, begins: impl FnOnce() -> Box<Begun>) -> Option<Box<Begun>> {
+    // TLS 1.2 has another round trip, and so has TLS 1.3 when the client has offered no key that we take.
+    if tls.protocol_version() != Some(ProtocolVersion::TLSv1_3) || tls.alpn_protocol() != Some(b"h2") {
+        return None;
+    }
+    let mut begun = begins();
+    begun.take_first(|octets| tls.writer().write(octets).unwrap_or(0));
+    Some(begun)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use super::admission::{Admission, ConnectionLimits, Permit};
 use super::auto::Prepare;
 use super::builder::ServerBuilder;
 #[cfg(feature = "tls")]
-use super::handshakes::InTurn;
+use super::handshakes::{InTurn, handshake};
 use super::http_service::HttpService;
 use super::memory::most_memory;
 use super::peer::{Accepted, Added, OnConnect, WithPeer};
@@ -314,32 +314,32 @@ impl<L: Listener> Server<L> {
         let end = hook.map(|hook| Box::new((hook, arrival.added.address)));
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
-            let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(BelowTls(io));
-            let handshake = InTurn::new(handshake.into_fallible());
+            let handshake = InTurn::new(handshake(BelowTls(io), tls, permit.begins()));
             let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
             let arriving = Box::pin(async move {
                 let finished = handshake.await;
                 #[cfg(feature = "tracing")]
                 super::trace::handshake(arrival.added.address, &finished);
-                let stream = match finished.ok()? {
-                    Ok(stream) => stream,
-                    Err((_, mut io)) => {
+                let (stream, begun) = match finished.ok()? {
+                    Ok(accepted) => accepted,
+                    Err((_, io)) => {
                         // Our alert says what was wrong. A socket that is closed with unread bytes resets the connection, and
                         // the peer may see that first.
+                        let mut io = io?;
                         let mut linger = Linger::new();
                         poll_fn(|cx| linger.poll(&mut io, None, cx)).await;
                         return None;
                     }
                 };
                 arrival.describe(&stream.get_ref().0.0, Some(stream.get_ref().1));
-                Some((stream, arrival.service().await?))
+                Some((stream, begun, arrival.service().await?))
             });
             tracker.spawn(async move {
                 let arrived = tokio::select! {
                     arrived = arriving => arrived,
                     () = permit.given_up() => return,
                 };
-                if let Some((mut stream, service)) = arrived {
+                if let Some((mut stream, begun, service)) = arrived {
                     let tls = stream.get_mut().1;
                     tls.set_buffer_limit(Some(crate::tls::SEALED));
                     let versions = negotiated(tls.alpn_protocol(), versions);
@@ -351,6 +351,7 @@ impl<L: Listener> Server<L> {
                         tcp: |stream: &TlsStream<BelowTls<L::Io>>| L::tcp(&stream.get_ref().0.0),
                         unsent,
                         alarms,
+                        begun,
                     };
                     serve(stream, service, versions, prepare, permit, end).await;
                 }
@@ -369,6 +370,7 @@ impl<L: Listener> Server<L> {
             tcp: L::tcp,
             unsent,
             alarms,
+            begun: None,
         };
         #[cfg(feature = "tls")]
         arrival.describe(&io, None);

@@ -20,6 +20,7 @@ mod faults;
 mod files;
 mod front;
 mod half_close;
+mod half_rtt;
 mod http1;
 mod http1_client;
 mod informational;
