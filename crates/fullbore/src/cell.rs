@@ -96,7 +96,6 @@ impl CellState {
             full,
             finished,
             continued,
-            extended_connect,
             share,
         } = outbound;
         *id = None;
@@ -112,7 +111,7 @@ impl CellState {
         *request = None;
         empty(commands);
         *writer = None;
-        (*full, *finished, *continued, *extended_connect) = (false, false, false, false);
+        (*full, *finished, *continued) = (false, false, false);
         (*queued, *share) = (0, None);
     }
 
@@ -159,8 +158,6 @@ pub(crate) struct Outbound {
     pub(crate) finished: bool,
     /// Whether a handler has sent 100 (Continue) itself.
     pub(crate) continued: bool,
-    /// Whether the request is an extended CONNECT (RFC 8441).
-    pub(crate) extended_connect: bool,
     /// The stream's share of [`fullbore_proto::Config::send_buffer`], once the driver has set it.
     share: Option<usize>,
 }

@@ -44,7 +44,8 @@ pub enum ErrorKind {
     Certificate,
     /// The peer does not speak HTTP/2, or no version of HTTP that may be used.
     NotHttp2,
-    /// A rule of HTTP was broken. Over HTTP/2 [`Error::code`] says which kind of rule.
+    /// A rule of HTTP was broken, or a request that was not sent would break one. Over HTTP/2 [`Error::code`] says which kind of
+    /// rule the peer has broken.
     Protocol,
     /// The connection was closed before the message was complete.
     Closed,
@@ -155,8 +156,6 @@ enum Detail {
     Connection(ConnectionError),
     /// Takes the place of the text of the kind.
     Stream(StreamError),
-    /// As `Stream`, for an extended CONNECT that the peer does not allow.
-    Tunnel(StreamError),
     /// Takes the place of the text of the kind.
     Usage(UsageError),
     /// The peer closed the connection before its first answer. Follows the text of the kind.
@@ -216,7 +215,7 @@ impl Error {
         match &self.inner.detail {
             Detail::GoAway(frame) => Some(frame.code),
             Detail::Connection(error) => Some(error.code),
-            Detail::Stream(error) | Detail::Tunnel(error) => Some(error.code),
+            Detail::Stream(error) => Some(error.code),
             Detail::Request { error, .. } => error.code(),
             _ => None,
         }
@@ -505,6 +504,9 @@ impl Error {
             _ if error.kind() == StreamErrorKind::TooLarge => {
                 return Self::from_usage(UsageError::InvalidMessage(InvalidMessage::TooLarge));
             }
+            _ if error.kind() == StreamErrorKind::ExtendedConnect => {
+                return Self::from_usage(UsageError::ExtendedConnect);
+            }
             _ if error.kind() == StreamErrorKind::ContentLength => ErrorKind::BodyLength,
             _ if error.is_timeout() => ErrorKind::Timeout,
             (Side::Peer, ErrorCode::REFUSED_STREAM) => ErrorKind::Refused,
@@ -513,15 +515,6 @@ impl Error {
             (Side::Local, _) => ErrorKind::Protocol,
         };
         Self::of(kind, Detail::Stream(error.clone()), None)
-    }
-
-    /// The peer reset an extended CONNECT request, and its SETTINGS do not allow any.
-    pub(crate) fn no_extended_connect(error: &StreamError) -> Self {
-        Self::of(
-            Self::from_stream(error).kind(),
-            Detail::Tunnel(error.clone()),
-            None,
-        )
     }
 
     /// The peer's GOAWAY leaves the request out.
@@ -534,6 +527,7 @@ impl Error {
         let kind = match error {
             UsageError::NoNewStreams => ErrorKind::Refused,
             UsageError::BudgetExhausted => ErrorKind::Budget,
+            UsageError::ExtendedConnect => ErrorKind::Protocol,
             UsageError::WindowShrinks => ErrorKind::WindowShrinks,
             UsageError::InvalidMessage(_) => ErrorKind::InvalidMessage,
             _ => ErrorKind::Config,
@@ -620,7 +614,7 @@ impl Error {
     /// GOAWAY other than the graceful end of a connection in use.
     pub(crate) fn wants_pause(&self) -> bool {
         match &self.inner.detail {
-            Detail::Stream(_) | Detail::Tunnel(_) => self.is_refused(),
+            Detail::Stream(_) => self.is_refused(),
             Detail::GoAway(frame) => self.is_refused() && !frame.is_graceful(),
             _ => false,
         }
@@ -703,10 +697,6 @@ impl fmt::Display for Error {
             Detail::Status(status) => write!(f, "{kind}: {status}"),
             Detail::Connection(error) => error.fmt(f),
             Detail::Stream(error) => error.fmt(f),
-            Detail::Tunnel(error) => write!(
-                f,
-                "{error}; its SETTINGS do not allow extended CONNECT (RFC 8441), which a WebSocket over HTTP/2 needs"
-            ),
             Detail::Usage(error) => error.fmt(f),
             Detail::Unanswered(text) | Detail::OtherVersion(text) => write!(f, "{kind}: {text}"),
         }

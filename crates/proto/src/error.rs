@@ -357,11 +357,16 @@ pub enum StreamErrorKind {
     /// The request waited for a stream, and the peer has meanwhile said how large a field section it accepts
     /// (SETTINGS_MAX_HEADER_LIST_SIZE): that of the request is more than twice as large. Nothing of it was sent.
     TooLarge,
+    /// An extended CONNECT waited for the peer's SETTINGS, and they do not allow it (RFC 8441 section 3). Nothing of it was sent.
+    ExtendedConnect,
     /// The owner reset the stream, discarded it, or released it before the message was complete.
     Canceled,
     /// The response was complete, and the rest of the request was not needed (RFC 9113 section 8.1).
     EarlyResponse,
 }
+
+const NO_EXTENDED_CONNECT: &str = "not sent: the peer's SETTINGS do not allow extended CONNECT (RFC 8441), which a WebSocket over \
+                                   HTTP/2 needs";
 
 impl fmt::Display for StreamErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -382,6 +387,7 @@ impl fmt::Display for StreamErrorKind {
                 "timed out waiting for a stream: the peer allows none (SETTINGS_MAX_CONCURRENT_STREAMS is 0)"
             }
             Self::TooLarge => "not sent: its fields are more than twice as large as the peer accepts",
+            Self::ExtendedConnect => NO_EXTENDED_CONNECT,
             Self::Canceled => "canceled by this endpoint",
             Self::EarlyResponse => "the response is complete and the rest of the request is not needed",
         })
@@ -519,6 +525,8 @@ pub enum UsageError {
     WrongRole,
     /// The message may not be sent over HTTP/2; the source says why.
     InvalidMessage(crate::message::InvalidMessage),
+    /// The peer's SETTINGS do not allow extended CONNECT (RFC 8441 section 3).
+    ExtendedConnect,
     /// A receive window only grows, and this size is smaller than the current one.
     WindowShrinks,
     /// A window is a number of bytes from 1 to 2^31-1.
@@ -549,6 +557,7 @@ impl fmt::Display for UsageError {
             }
             UsageError::WrongRole => "only a client opens streams and only a server answers them",
             UsageError::InvalidMessage(_) => "the message cannot be sent over HTTP/2",
+            UsageError::ExtendedConnect => NO_EXTENDED_CONNECT,
             UsageError::WindowShrinks => {
                 "a receive window only grows, and this size is smaller than the current one"
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fullbore_proto::{Connection, Protocol, StreamId, Time, UsageError};
+use fullbore_proto::{Connection, StreamId, Time, UsageError};
 use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -185,7 +185,6 @@ where
             );
             return None;
         }
-        state.outbound.extended_connect = request.extensions().get::<Protocol>().is_some();
         let sent = SentBytes::of(&request).cloned();
         let mut opened = self.open_with(&mut request, end);
         if authority::is_reason(&opened) && authority::take_host(Arc::make_mut(&mut request)) {

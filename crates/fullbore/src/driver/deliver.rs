@@ -95,14 +95,6 @@ where
         self.turn.yield_to_tasks();
         let error = match &self.peer_goaway {
             Some(goaway) if error.kind() == StreamErrorKind::NotProcessed => Error::from_go_away(goaway),
-            // The request may have left before the peer's SETTINGS arrived.
-            _ if self.is_client()
-                && error.kind() == StreamErrorKind::ResetByPeer
-                && !self.connection.peer_allows_extended_connect()
-                && cell.lock().outbound.extended_connect =>
-            {
-                Error::no_extended_connect(error)
-            }
             _ => Error::from_stream(error),
         };
         if error.wants_pause() {

@@ -9,12 +9,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use super::Connection;
 use super::headers::{changed_priority, priority_of};
 use super::ledgers::Ledgers;
+use super::settings::Settings;
 use super::streams::Entry;
 use super::writer::Writer;
 use crate::error::{ErrorCode, StreamError, StreamErrorKind, UsageError};
 use crate::flow::{SendCredit, Stall};
 use crate::id::StreamId;
-use crate::message;
+use crate::message::{self, Protocol};
 use crate::payload::Payload;
 use crate::priority::Priority;
 use crate::role::Role;
@@ -31,9 +32,13 @@ impl Connection {
     /// Opens a stream with a client's request. The request is sent with the next write, or when the peer allows
     /// another stream. With `end` no body follows.
     ///
+    /// An extended CONNECT waits for the peer's first SETTINGS, which have to allow it (RFC 8441 section 3). If they do not, the
+    /// stream ends with [`StreamErrorKind::ExtendedConnect`].
+    ///
     /// # Errors
     /// [`UsageError::NoNewStreams`] if the connection is closing, has failed, is out of identifiers, or too many
-    /// requests wait; [`UsageError::BudgetExhausted`]; [`UsageError::InvalidMessage`]; [`UsageError::WrongRole`].
+    /// requests wait; [`UsageError::BudgetExhausted`]; [`UsageError::InvalidMessage`]; [`UsageError::WrongRole`];
+    /// [`UsageError::ExtendedConnect`].
     pub fn open(&mut self, request: Request<()>, end: bool) -> Result<StreamId, UsageError> {
         self.open_cow(Cow::Owned(request), end)
     }
@@ -56,6 +61,10 @@ impl Connection {
             self.settings.most_to_send(),
         )
         .map_err(UsageError::InvalidMessage)?;
+        let is_early = is_early(&self.settings, &request);
+        if !is_early && !is_allowed(&self.settings, &request) {
+            return Err(UsageError::ExtendedConnect);
+        }
         let waiting = self.streams.waiting();
         if !self.takes_new_streams() || waiting >= MAX_WAITING {
             return Err(UsageError::NoNewStreams);
@@ -75,7 +84,7 @@ impl Connection {
         self.update_receiving_ledger();
         self.guards.earn_by_request();
         self.guards.earn_by_stream();
-        if waiting == 0 && self.streams.active() < self.settings.max_concurrent_streams() {
+        if waiting == 0 && !is_early && self.streams.active() < self.settings.max_concurrent_streams() {
             self.open_now(stream, &request);
         } else {
             stream.send.waiting = Some(Box::new(request.into_owned()));
@@ -106,7 +115,7 @@ impl Connection {
     }
 
     /// Opens waiting requests: as many as the peer allows, but for no longer than about a millisecond. The next write
-    /// opens more. Those whose fields are too large for a limit of the peer that came while they waited are reset.
+    /// opens more. Those that SETTINGS of the peer which came while they waited do not allow are reset.
     pub(super) fn open_waiting(&mut self) {
         // A peer that has sent GOAWAY would not process them. `on_go_away` ends them.
         if self.shutdown.peer_goes() || self.shutdown.has_failed() {
@@ -115,13 +124,21 @@ impl Connection {
         let round_trip = self.pings.minimum();
         let most = self.streams.active().saturating_add(MAX_OPENED_AT_ONCE);
         while self.streams.active() < self.settings.max_concurrent_streams().min(most) {
-            let Some((mut stream, request)) = self.streams.pop_waiting() else {
+            let settings = &self.settings;
+            let may_leave = |request: &Request<()>| !is_early(settings, request);
+            let Some((mut stream, request)) = self.streams.pop_waiting(may_leave) else {
                 break;
             };
-            if !message::fits(&request, self.settings.most_to_send()) {
+            let refused = match message::fits(&request, settings.most_to_send()) {
+                false => Some(StreamErrorKind::TooLarge),
+                true if !is_allowed(settings, &request) => Some(StreamErrorKind::ExtendedConnect),
+                true => None,
+            };
+            if let Some(kind) = refused {
                 let key = stream.key();
-                let error = StreamError::local(key.id(), ErrorCode::CANCEL, StreamErrorKind::TooLarge);
-                self.close_alone(key, error, |_| true);
+                self.close_alone(key, StreamError::local(key.id(), ErrorCode::CANCEL, kind), |_| {
+                    true
+                });
                 continue;
             }
             stream.settle_receiving(self.flow.window(), round_trip, self.now);
@@ -328,6 +345,20 @@ impl Connection {
             .priority_update(id, priority.to_field_value().as_bytes());
         Ok(())
     }
+}
+
+/// Whether a request has to wait for the peer's first SETTINGS (RFC 8441 section 3).
+fn is_early(settings: &Settings, request: &Request<()>) -> bool {
+    !settings.is_received() && is_extended_connect(request)
+}
+
+/// Whether the peer's SETTINGS allow a request that is not early.
+fn is_allowed(settings: &Settings, request: &Request<()>) -> bool {
+    settings.enable_connect_protocol() || !is_extended_connect(request)
+}
+
+fn is_extended_connect(request: &Request<()>) -> bool {
+    request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_some()
 }
 
 /// Checks that the final response has not been sent.

@@ -372,9 +372,19 @@ impl Streams {
         self.waiting.len()
     }
 
-    /// Takes the first waiting stream off the list, with its request.
-    pub(super) fn pop_waiting(&mut self) -> Option<(Entry<'_>, Box<Request<()>>)> {
-        let key = self.waiting.pop_first()?;
+    /// Takes the first waiting stream off the list, with its request, if `may_leave` says so of the request.
+    pub(super) fn pop_waiting(
+        &mut self,
+        may_leave: impl FnOnce(&Request<()>) -> bool,
+    ) -> Option<(Entry<'_>, Box<Request<()>>)> {
+        let key = self.waiting.first()?;
+        let first = self
+            .get(key)
+            .and_then(|stream| stream.send.waiting.as_deref().map(may_leave));
+        if first == Some(false) {
+            return None;
+        }
+        self.waiting.pop_first();
         let mut stream = infallible(self.get(key), "closing a stream ends its wait")?;
         let request = infallible(stream.send.waiting.take(), "a stream that waits has its request")?;
         Some((stream, request))

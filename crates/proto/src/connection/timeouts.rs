@@ -336,7 +336,7 @@ impl Connection {
         if self.note_denied().is_none_or(|until| until > self.now) {
             return;
         }
-        while let Some((stream, _)) = self.streams.pop_waiting() {
+        while let Some((stream, _)) = self.streams.pop_waiting(|_| true) {
             let (id, kind) = (stream.id, StreamErrorKind::StreamWaitTimeout);
             self.reset_with(StreamError::local(id, ErrorCode::CANCEL, kind));
         }

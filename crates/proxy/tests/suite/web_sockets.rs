@@ -1,5 +1,8 @@
 //! WebSockets over both versions, each on to either, and other upgrades of HTTP/1.1.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::Router;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::routing::any;
@@ -191,6 +194,38 @@ async fn a_web_socket_that_the_origin_refuses_is_refused() {
         let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
         assert_eq!(response.status(), 502, "{answer}");
     }
+}
+
+/// haproxy issue 1364.
+#[tokio::test]
+async fn a_web_socket_is_not_sent_to_an_origin_of_http_2_that_does_not_allow_it() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let application = Router::new().fallback(any(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { "" }
+    }));
+    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap();
+    let serving = tokio::spawn(server.serve(application));
+    let site = Site::of(address, serving.abort_handle());
+    let front = Front::to(&urls(&site)[1]).await;
+    // The first one waits for the SETTINGS of the origin.
+    for _ in 0..2 {
+        let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        let answer = soon(front.raw(request.as_bytes())).await;
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+        let told = front.told();
+        assert!(told[0].contains("do not allow extended CONNECT"), "{told:?}");
+    }
+    let response = soon(client(VERSIONS[1]).request(get(&front.url("/"))))
+        .await
+        .unwrap();
+    assert_eq!(
+        (response.status().as_u16(), asked.load(Ordering::Relaxed)),
+        (200, 1)
+    );
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! CONNECT and extended CONNECT (RFC 9113 section 8.5, RFC 8441).
 
 use bytes::Bytes;
-use fullbore_proto::{Config, ErrorCode, Event, Protocol, ReadState, StreamId};
+use fullbore_proto::{
+    Config, ErrorCode, Event, FrameType, Protocol, ReadState, StreamErrorKind, StreamId, UsageError,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
-use crate::support::app::App;
 use crate::support::config;
+use crate::support::frames;
 use crate::support::pair::{End, Pair};
+use crate::support::peer::{Faced, Heard};
 
 fn read(end: &mut End, stream: StreamId) -> (Vec<u8>, ReadState) {
     let mut chunks = Default::default();
@@ -183,13 +186,69 @@ fn extended_connect_carries_its_protocol_where_the_server_allows_it() {
 }
 
 #[test]
+fn extended_connect_waits_for_settings_and_what_comes_after_it_leaves_in_order() {
+    let mut client = Faced::silent_client(Config::default());
+    let stream = client.connection.open(websocket(), false).unwrap();
+    let sent = client
+        .connection
+        .send_data(stream, Bytes::from_static(b"hi"), false);
+    assert_eq!(sent, Ok(()));
+    client.opens_loudly("GET");
+    let early = client.heard();
+    assert!(early.iter().all(|frame| frame.stream() == 0), "{early:?}");
+    client.says(&frames::settings(&[(8, 1)]));
+    let sent = client.heard();
+    let kinds: Vec<_> = sent
+        .iter()
+        .filter(|frame| frame.stream() > 0)
+        .map(|frame| (frame.stream(), frame.header.frame_type))
+        .collect();
+    let expected = [
+        (1, FrameType::HEADERS),
+        (3, FrameType::HEADERS),
+        (1, FrameType::DATA),
+    ];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn extended_connect_is_not_sent_to_a_server_whose_settings_do_not_allow_it() {
+    let mut client = Faced::silent_client(Config::default());
+    let stream = client.connection.open(websocket(), false).unwrap();
+    client.opens_loudly("GET");
+    client.says(&frames::settings(&[]));
+    let events = client.events();
+    let reset = events.iter().find_map(|event| match event {
+        Event::Reset(error) => Some((error.stream, error.kind())),
+        _ => None,
+    });
+    assert_eq!(
+        reset,
+        Some((stream, StreamErrorKind::ExtendedConnect)),
+        "{events:?}"
+    );
+    let again = client.connection.open(websocket(), false);
+    assert_eq!(again, Err(UsageError::ExtendedConnect));
+    let streams: Vec<_> = client.heard().iter().map(Heard::stream).collect();
+    assert!(streams.contains(&3) && !streams.contains(&1), "{streams:?}");
+}
+
+#[test]
 fn extended_connect_that_was_not_allowed_is_malformed() {
-    let mut pair = Pair::connected();
-    assert!(!pair.client.connection.peer_allows_extended_connect());
-    pair.client.app = Some(App::default());
-    let stream = pair.client.connection.open(websocket(), false).unwrap();
-    pair.run();
-    let reset = pair.client.app().talk(stream).reset.clone().unwrap();
-    assert_eq!(reset.code, ErrorCode::PROTOCOL_ERROR);
-    pair.assert_nothing_leaked();
+    let mut server = Faced::server(Config::default());
+    let fields = [
+        (":method", "CONNECT"),
+        (":scheme", "http"),
+        (":authority", "example.com"),
+        (":path", "/chat"),
+        (":protocol", "websocket"),
+    ];
+    let block = frames::block(&fields);
+    server.says(&frames::headers(1, 4, &block));
+    let resets = server.heard_of(FrameType::RST_STREAM);
+    let codes: Vec<_> = resets
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(codes, [(1, ErrorCode::PROTOCOL_ERROR.0)]);
 }
