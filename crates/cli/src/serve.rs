@@ -57,7 +57,7 @@ const DISK_THREADS: usize = 64;
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// The window that a request to an application begins with. One that the application does not read costs as much memory. It
-/// carries 1 Gbit/s over 33 ms, and grows with the path for an application that keeps up, as fast as TCP's slow start does.
+/// carries 1 Gbit/s over 33 ms, and opens wide for an application that keeps up.
 const PROXY_WINDOW: WindowSize = WindowSize::from_mebibytes(4);
 
 /// How long an upload of files may be silent, unless an option says so.

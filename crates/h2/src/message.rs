@@ -84,7 +84,7 @@ pub(crate) fn response_to_engine(mut response: Response<()>) -> Response<()> {
 /// The error of a call of the engine, as users of `h2` know it.
 pub(crate) fn user_error(error: &UsageError) -> UserError {
     match error {
-        UsageError::InvalidMessage(_) => {
+        UsageError::InvalidMessage(_) | UsageError::ExtendedConnect => {
             tracing::debug!(%error, cause = ?core::error::Error::source(error), "invalid message");
             UserError::MalformedHeaders
         }

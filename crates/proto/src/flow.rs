@@ -23,7 +23,7 @@ pub use self::tuner::RoundTrip;
 
 pub(crate) use self::budget::Lease;
 pub(crate) use self::credit::{CreditOverflow, SendCredit};
-pub(crate) use self::proof::Proves;
+pub(crate) use self::proof::{PRESUMED_TRIP, Proves};
 pub(crate) use self::receive::{Overrun, ReceiveWindow};
 pub(crate) use self::rhythm::{Awaited, FLOWING, Rhythm};
 pub(crate) use self::stall::SendingLedger;

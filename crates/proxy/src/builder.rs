@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullbore::settings::{FirstWindows, TcpBuffers, WindowSize};
+use fullbore::settings::{FirstWindows, WindowSize};
 use fullbore::{BoxError, Client, ClientBuilder};
 use http::HeaderValue;
 use ipnet::IpNet;
@@ -36,10 +36,6 @@ const WINDOW: u32 = 256 << 10;
 
 /// That of a connection, for as many streams as read slowly.
 const CONNECTION_WINDOW: u32 = 16 << 20;
-
-/// What the kernel may hold unsent towards an origin, in bytes. Without a limit it takes 2.9 MB on loopback for an origin that
-/// reads nothing, which would look like an origin that keeps up. A wake-up for each half of it costs little.
-const UNSENT: u32 = 256 << 10;
 
 /// The settings of a [`Proxy`], from [`Proxy::builder`].
 pub struct ProxyBuilder {
@@ -73,10 +69,6 @@ impl ProxyBuilder {
             .max_waiting_requests(Some(WAITING))
             .max_idle_http1_connections(CONNECTIONS)
             .max_repeats(1)
-            .tcp_buffers(TcpBuffers {
-                unsent: Some(UNSENT),
-                ..TcpBuffers::default()
-            })
             // A stream of messages may be silent for hours.
             .body_timeout(None)
             .config(|config| {

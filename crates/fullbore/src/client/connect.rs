@@ -293,6 +293,9 @@ impl Connector {
     where
         T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        if let Some(tcp) = io.tcp() {
+            self.dialer.tcp.buffers.limit_http1(tcp);
+        }
         let totals = Arc::clone(&self.http1_totals);
         Handle::Http1(http1::connect(
             io,

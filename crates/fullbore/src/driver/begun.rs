@@ -30,12 +30,6 @@ impl Begun {
         }
     }
 
-    /// The bytes of the memory budget that its windows hold.
-    #[cfg(feature = "tls")]
-    pub(crate) fn leased(&self) -> u64 {
-        self.connection.leased()
-    }
-
     /// Gives what is sent first, SETTINGS and the window of the connection, to `take`, which says how many octets it has taken.
     /// The driver sends the rest.
     #[cfg(feature = "tls")]

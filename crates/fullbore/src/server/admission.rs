@@ -18,9 +18,6 @@ use atomic_waker::AtomicWaker;
 use fullbore_proto::{Config, Share, StreamBudget, prefetch};
 use tokio::time::Instant;
 
-#[cfg(feature = "tls")]
-use crate::driver::Begun;
-
 /// The connections of a server, unless a limit is set.
 pub const DEFAULT_MAX_CONNECTIONS: usize = 16_384;
 
@@ -581,17 +578,6 @@ impl Permit {
     /// The settings for the connection.
     pub(super) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config)
-    }
-
-    /// Begins the connection while its TLS handshake lasts. Its lease is recorded, so that it can be evicted.
-    #[cfg(feature = "tls")]
-    pub(super) fn begins(&self) -> impl FnOnce() -> Box<Begun> + Send + use<> {
-        let (config, entry) = (self.config(), Arc::clone(&self.entry));
-        move || {
-            let begun = Box::new(Begun::server(config));
-            entry.leased.store(begun.leased(), Ordering::Relaxed);
-            begun
-        }
     }
 
     /// Records the connection's streams, leased bytes, and progress in bytes.

@@ -85,7 +85,8 @@ impl ServerBuilder {
 
     /// Serves over TLS. The ALPN protocols of the configuration say which versions are offered: `h2` and `http/1.1`, as those
     /// of [`tls::server_config`](crate::tls::server_config). Those that [`Self::http_versions`] leaves out are removed.
-    /// With `send_half_rtt_data` SETTINGS leave before the client has finished the handshake, as `server_config` explains.
+    /// With `send_half_rtt_data` SETTINGS leave before the client has finished the handshake, as `server_config` explains. Do not
+    /// set it for clients that have to show a certificate: SETTINGS then leave when they have, and the round trip seems longer.
     #[cfg(feature = "tls")]
     pub fn tls_config(mut self, config: Arc<tokio_rustls::rustls::ServerConfig>) -> Self {
         self.tls = Some(config);
@@ -120,7 +121,7 @@ impl ServerBuilder {
     }
 
     /// Limits the time for the TLS handshake, then for the client's first octets, and then for the SETTINGS of an HTTP/2 client.
-    /// Default: 10 s each.
+    /// Default: 10 s each. SETTINGS of the server that leave within the handshake ([`Self::tls_config`]) begin the last one.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
         self.options.config.set_preface_timeout(timeout);

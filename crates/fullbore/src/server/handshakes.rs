@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use fullbore_proto::Config;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
@@ -55,43 +56,36 @@ impl<F: Future> Future for InTurn<F> {
 type Accepted<T> = Result<(TlsStream<T>, Option<Box<Begun>>), (io::Error, Option<T>)>;
 
 /// Accepts TLS. Where the configuration allows data in the server's first flight ([`ServerConfig::send_half_rtt_data`]) and HTTP/2
-/// was negotiated, SETTINGS and the window of the connection are in it. So a client knows them before its first request: a round
-/// trip later it could have sent no more than 65,535 octets of a body.
-pub(super) async fn handshake<T>(
-    io: T,
-    tls: Arc<ServerConfig>,
-    begins: impl FnOnce() -> Box<Begun>,
-) -> Accepted<T>
+/// was negotiated, SETTINGS and the window of the connection are in it, so that a client knows them before its first request. If
+/// they came later, the client would send 65,535 octets of a body and then wait for a round trip.
+pub(super) async fn handshake<T>(io: T, tls: Arc<ServerConfig>, config: Arc<Config>) -> Accepted<T>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    if !tls.send_half_rtt_data {
-        let accept = TlsAcceptor::from(tls).accept(io).into_fallible();
-        return match accept.await {
-            Ok(stream) => Ok((stream, None)),
-            Err((error, io)) => Err((error, Some(io))),
-        };
-    }
-    let mut hello = LazyConfigAcceptor::new(Acceptor::default(), io);
-    let start = match (&mut hello).await {
-        Ok(start) => start,
-        Err(error) => return Err((error, hello.take_io())),
-    };
     let mut begun = None;
-    let accept = start.into_stream_with(tls, |tls| begun = begin(tls, begins));
+    let accept = match tls.send_half_rtt_data {
+        false => TlsAcceptor::from(tls).accept(io),
+        true => {
+            let mut hello = LazyConfigAcceptor::new(Acceptor::default(), io);
+            match (&mut hello).await {
+                Ok(start) => start.into_stream_with(tls, |tls| begun = send_settings(tls, config)),
+                Err(error) => return Err((error, hello.take_io())),
+            }
+        }
+    };
     match accept.into_fallible().await {
         Ok(stream) => Ok((stream, begun)),
         Err((error, io)) => Err((error, Some(io))),
     }
 }
 
-/// Begins a connection of HTTP/2 behind the server's part of the handshake, if that is complete.
-fn begin(tls: &mut ServerConnection, begins: impl FnOnce() -> Box<Begun>) -> Option<Box<Begun>> {
+/// Begins a connection of HTTP/2 and puts its SETTINGS behind the server's part of the handshake, if that is complete.
+fn send_settings(tls: &mut ServerConnection, config: Arc<Config>) -> Option<Box<Begun>> {
     // TLS 1.2 has another round trip, and so has TLS 1.3 when the client has offered no key that we take.
     if tls.protocol_version() != Some(ProtocolVersion::TLSv1_3) || tls.alpn_protocol() != Some(b"h2") {
         return None;
     }
-    let mut begun = begins();
+    let mut begun = Box::new(Begun::server(config));
     begun.take_first(|octets| tls.writer().write(octets).unwrap_or(0));
     Some(begun)
 }

@@ -314,7 +314,7 @@ impl<L: Listener> Server<L> {
         let end = hook.map(|hook| Box::new((hook, arrival.added.address)));
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
-            let handshake = InTurn::new(handshake(BelowTls(io), tls, permit.begins()));
+            let handshake = InTurn::new(handshake(BelowTls(io), tls, permit.config()));
             let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
             let arriving = Box::pin(async move {
                 let finished = handshake.await;

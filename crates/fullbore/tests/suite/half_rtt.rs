@@ -166,7 +166,7 @@ async fn a_client_of_http_1_has_nothing_before_its_response() {
     assert!(response.ends_with("\r\n\r\nhello"), "{response}");
 }
 
-/// The status and version of a request, and the round trip that the server measured is no part of it.
+/// The status and version of the response to a request.
 async fn request(port: u16, config: ClientConfig) -> (u16, Version) {
     let client = Client::builder().tls_config(Arc::new(config)).build().unwrap();
     let answer = soon(client.get(format!("https://localhost:{port}/")))

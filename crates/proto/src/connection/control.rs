@@ -45,7 +45,8 @@ impl Connection {
         self.settings.acknowledge()?;
         self.schedule_checks();
         self.reader.allow_table(self.config.header_table_size);
-        self.pings.sample(self.settings.sent(), self.now);
+        self.pings
+            .settings_acknowledged(self.role, self.settings.sent(), self.now);
         Ok(())
     }
 

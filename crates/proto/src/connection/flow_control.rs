@@ -7,8 +7,8 @@ use super::overhead::Overhead;
 use super::writer::Writer;
 use crate::config::Config;
 use crate::flow::{
-    CreditOverflow, DEFAULT_WINDOW, Lease, Overrun, Pace, Promise, Proves, ReceiveWindow, SendCredit,
-    WindowSize,
+    CreditOverflow, DEFAULT_WINDOW, Lease, Overrun, PRESUMED_TRIP, Pace, Promise, Proves, ReceiveWindow,
+    SendCredit, WindowSize,
 };
 use crate::role::Role;
 use crate::stream::ReceiveHalf;
@@ -231,18 +231,20 @@ impl FlowControl {
         now: Time,
         round_trip: Option<Duration>,
     ) -> Option<WindowSize> {
-        let window = stream.judge_reader(now, round_trip);
+        let mut window = stream.judge_reader(now, round_trip);
         if is_enough(initial, round_trip) {
             // Beyond that the window follows the path.
             stream.ask_for_proof(Proves::Nothing);
             return None;
         }
+        if !config.begins_as_set() {
+            window = window.min(enough(round_trip.unwrap_or(PRESUMED_TRIP)));
+        }
         let connection = self.widen(config, window.saturating_mul(4) / 3, round_trip);
         let largest = match config.begins_as_set() {
-            true => config.stream_window,
-            false => WindowSize::MAX,
+            true => config.stream_window.min(share_of_a_stream(connection)),
+            false => largest_stream_window(config, connection),
         };
-        let largest = largest.min(share_of_a_stream(connection));
         let window = u32::try_from(window).ok().and_then(WindowSize::new);
         let window = window.unwrap_or(WindowSize::MAX).min(largest);
         (window > stream.size()).then_some(window)
@@ -480,10 +482,14 @@ fn open(role: Role, config: &Config, lease: &mut Lease) -> (WindowSize, WindowSi
     (window, config.stream_window.min(share_of_a_stream(window)))
 }
 
-/// Whether the window fills a gigabit over a path with this round trip.
+/// The window that fills a gigabit over a path with this round trip, in bytes.
+fn enough(round_trip: Duration) -> u64 {
+    let bytes = (round_trip.as_nanos() * PRESUMED_RATE).div_ceil(Duration::from_secs(1).as_nanos());
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 fn is_enough(window: WindowSize, round_trip: Option<Duration>) -> bool {
-    let second = Duration::from_secs(1).as_nanos();
-    round_trip.is_some_and(|trip| u128::from(window.bytes()) * second >= trip.as_nanos() * PRESUMED_RATE)
+    round_trip.is_some_and(|trip| u64::from(window.bytes()) >= enough(trip))
 }
 
 /// A stream has at most three quarters of the connection's window, so that a stalled reader leaves credit to other

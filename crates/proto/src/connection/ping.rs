@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::writer::Writer;
 use crate::error::UsageError;
 use crate::flow::RoundTrip;
+use crate::role::Role;
 use crate::time::Time;
 
 /// Measures the round trip.
@@ -69,9 +70,12 @@ impl Pings {
         self.round_trip.minimum()
     }
 
-    /// A frame sent at `sent` was acknowledged at `now`.
-    pub(super) fn sample(&mut self, sent: Time, now: Time) {
-        self.round_trip.sample(sent, now);
+    /// Our SETTINGS, sent at `sent`, were acknowledged at `now`.
+    pub(super) fn settings_acknowledged(&mut self, role: Role, sent: Time, now: Time) {
+        match role {
+            Role::Client => self.round_trip.sample(sent, now),
+            Role::Server => self.round_trip.guess(sent, now),
+        }
     }
 
     /// Starts to measure the round trip, unless a measurement is in progress.

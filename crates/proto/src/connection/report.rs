@@ -82,12 +82,12 @@ impl Connection {
         !self.streams.fresh().is_empty() || self.streams.iter().any(|stream| !stream.state.is_closed())
     }
 
-    /// Whether a request waits until the peer allows more streams. Nothing of it has been sent.
+    /// Whether a request waits until the peer allows more streams, or for its first SETTINGS. Nothing of it has been sent.
     pub fn is_waiting(&self, stream: StreamId) -> bool {
         self.streams.view(stream).is_some_and(Stream::is_waiting)
     }
 
-    /// The number of requests that wait until the peer allows more streams.
+    /// The number of requests that wait: see [`Self::is_waiting`].
     pub fn waiting_streams(&self) -> usize {
         self.streams.waiting()
     }

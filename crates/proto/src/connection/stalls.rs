@@ -146,7 +146,8 @@ impl Connection {
     }
 
     fn lacks_streams(&self) -> bool {
-        self.ledgers.requests_kept_back() || self.streams.waiting() > 0
+        let is_full = self.streams.active() >= self.settings.max_concurrent_streams();
+        self.ledgers.requests_kept_back() || is_full && self.streams.waiting() > 0
     }
 
     fn is_receiving(&self) -> bool {

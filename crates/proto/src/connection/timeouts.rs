@@ -164,9 +164,10 @@ impl Connection {
         }
     }
 
-    /// Updates since when requests wait while no stream is open. Returns until when they may.
+    /// Updates since when requests wait while no stream is open, because the peer allows none. Returns until when they may.
     fn note_denied(&mut self) -> Option<Time> {
-        if self.streams.waiting() == 0 || self.streams.active() > 0 {
+        let denied = self.streams.active() == 0 && self.settings.max_concurrent_streams() == 0;
+        if self.streams.waiting() == 0 || !denied {
             self.deadlines.allow();
             return None;
         }

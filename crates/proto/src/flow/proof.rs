@@ -12,8 +12,12 @@ const AT_ONCE: Duration = Duration::from_millis(4);
 /// The fewest bytes that prove anything. A client sends 65,535 before it knows our SETTINGS.
 const LEAST_TAKEN: u64 = 32 << 10;
 
+/// A reader may pass the bytes on and be held up later, as a proxy is whose origin of HTTP/1.1 reads nothing. It takes about
+/// 0.7 MB first, which the buffers behind it hold.
+const LEAST_QUARTER: u64 = 1 << 20;
+
 /// The round trip that a path is presumed to have before it is measured.
-const PRESUMED_TRIP: Duration = Duration::from_millis(100);
+pub(crate) const PRESUMED_TRIP: Duration = Duration::from_millis(100);
 
 /// What proves that a reader keeps up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,17 +27,18 @@ pub(crate) enum Proves {
     /// A thirty-second of the window, for windows that begin as they are set ([`crate::Config::first_windows`]). They are small,
     /// and the first bytes of a client are then enough.
     First,
-    /// A quarter of the window. A reader that passes the bytes on and is then held up, as a proxy is, takes less: what the buffers
-    /// behind it hold.
+    /// A quarter of the window, and at least [`LEAST_QUARTER`].
     Quarter,
 }
 
 impl Proves {
-    /// The part of a large window, as its divisor.
-    fn divisor(self) -> u64 {
+    /// The fewest bytes that prove something for a window of `size`.
+    fn least(self, size: u32) -> u64 {
+        let size = u64::from(size);
         match self {
-            Proves::Nothing | Proves::First => 32,
-            Proves::Quarter => 4,
+            Proves::Nothing => u64::MAX,
+            Proves::First => LEAST_TAKEN.min(size / 2).max(size / 32),
+            Proves::Quarter => LEAST_QUARTER.max(size / 4),
         }
     }
 }
@@ -68,8 +73,7 @@ impl Proof {
 
     /// Whether the reader has taken enough to judge it.
     pub(super) fn is_due(&self, by: Proves, consumed: u64, size: u32) -> bool {
-        let size = u64::from(size);
-        by != Proves::Nothing && consumed - self.from >= LEAST_TAKEN.min(size / 2).max(size / by.divisor())
+        by != Proves::Nothing && consumed - self.from >= by.least(size)
     }
 
     /// The largest window that the reader can use, in bytes: twice what it takes in a round trip. The next measurement
@@ -134,7 +138,8 @@ mod tests {
             (Proves::First, 65_535, 32_767),
             (Proves::First, 1 << 20, 32 << 10),
             (Proves::First, 16 << 20, 512 << 10),
-            (Proves::Quarter, 65_535, 32_767),
+            (Proves::Quarter, 65_535, 1 << 20),
+            (Proves::Quarter, 16 << 20, 4 << 20),
             (Proves::Quarter, 4 << 20, 1 << 20),
         ] {
             let proof = Proof::BEGIN;

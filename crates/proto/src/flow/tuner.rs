@@ -27,12 +27,23 @@ impl RoundTrip {
 
     /// The newest sample.
     pub fn latest(&self) -> Option<Duration> {
-        self.latest.map(|(duration, _)| duration)
+        self.latest.or(self.minimum).map(|(duration, _)| duration)
     }
 
-    /// Whether the newest sample is so old that another is worth a PING.
+    /// Whether the newest sample is so old that another is worth a PING, or there is none but a guess.
     pub(crate) fn is_stale(&self, now: Time) -> bool {
-        self.latest.is_some_and(|(_, at)| now.since(at) >= WINDOW)
+        match self.latest {
+            Some((_, at)) => now.since(at) >= WINDOW,
+            None => self.minimum.is_some(),
+        }
+    }
+
+    /// Takes in the first SETTINGS of a server. They may have left before the TLS handshake was complete, and its turn to be
+    /// processed is then in the sample.
+    pub(crate) fn guess(&mut self, sent: Time, now: Time) {
+        if self.latest.is_none() {
+            self.minimum = Some((now.since(sent), now));
+        }
     }
 
     /// Takes in a frame sent at `sent` and acknowledged at `now`.
@@ -97,6 +108,22 @@ mod tests {
         assert!(trip.is_stale(at(10_350)));
         trip.sample(at(20_000), at(20_150));
         assert_eq!(trip.minimum(), Some(Duration::from_millis(150)));
+    }
+
+    #[test]
+    fn a_guess_counts_until_a_sample_is_shorter_and_asks_for_one_at_once() {
+        let mut trip = RoundTrip::default();
+        assert!(!trip.is_stale(at(0)));
+        trip.guess(at(0), at(300));
+        let guessed = Some(Duration::from_millis(300));
+        assert_eq!((trip.minimum(), trip.latest()), (guessed, guessed));
+        assert!(trip.is_stale(at(300)));
+        trip.sample(at(400), at(500));
+        let measured = Some(Duration::from_millis(100));
+        assert_eq!((trip.minimum(), trip.latest()), (measured, measured));
+        assert!(!trip.is_stale(at(500)));
+        trip.guess(at(600), at(650));
+        assert_eq!(trip.minimum(), measured);
     }
 
     #[test]

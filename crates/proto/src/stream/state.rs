@@ -5,7 +5,7 @@ use crate::error::{ErrorCode, Side};
 /// The state of a stream. Idle streams are not stored, and reserved streams do not exist because push is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamState {
-    /// The HEADERS of a request wait until the peer allows another stream.
+    /// The HEADERS of a request wait until the peer allows another stream, or for its first SETTINGS (extended CONNECT).
     Waiting,
     /// Both halves are open.
     Open,

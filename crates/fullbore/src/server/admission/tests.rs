@@ -221,27 +221,6 @@ async fn scarce_memory_evicts_stalled_connections() {
     assert!(ended == [0] || ended == [1], "{ended:?}");
 }
 
-#[cfg(feature = "tls")]
-#[tokio::test(start_paused = true)]
-async fn scarce_memory_evicts_connections_whose_tls_handshake_has_stalled() {
-    let mut own = Config::default();
-    let budget = MemoryBudget::new(900_000);
-    own.set_budget(Some(budget.clone()));
-    own.set_adaptive(false);
-    own.set_connection_window(fullbore_proto::WindowSize::new(200_000).unwrap());
-    let own = Arc::new(own);
-    let limits = ConnectionLimits::new(100, 1_000);
-    let permits = [1, 1, 2, 3, 4, 5].map(|host: u8| {
-        let from = IpAddr::from([192, 0, 2, host]);
-        limits.admit(from, &own, 0).unwrap()
-    });
-    let _begun = permits.each_ref().map(|permit| permit.begins()());
-    assert!(budget.is_scarce(), "{budget:?}");
-    tokio::time::advance(STALL_TIMEOUT).await;
-    assert_eq!(limits.evict_stalled(&own), 1);
-    assert_eq!(evicted(&permits).await.len(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_search_for_an_idle_connection_compares_64() {
     let limits = ConnectionLimits::new(100, 100);

@@ -1,5 +1,7 @@
 //! CONNECT and extended CONNECT (RFC 9113 section 8.5, RFC 8441).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use fullbore_proto::{
     Config, ErrorCode, Event, FrameType, Protocol, ReadState, StreamErrorKind, StreamId, UsageError,
@@ -209,6 +211,21 @@ fn extended_connect_waits_for_settings_and_what_comes_after_it_leaves_in_order()
         (1, FrameType::DATA),
     ];
     assert_eq!(kinds, expected);
+}
+
+#[test]
+fn extended_connect_that_waits_for_settings_is_not_denied_a_stream() {
+    let limit = Duration::from_secs(1);
+    let config = config(|config| config.set_stream_wait_timeout(Some(limit)));
+    let mut client = Faced::silent_client(config);
+    client.connection.open(websocket(), true).unwrap();
+    client.now = client.now + 5 * limit;
+    client.connection.handle_timeout(client.now);
+    let events = client.events();
+    assert!(events.is_empty(), "{events:?}");
+    client.says(&frames::settings(&[(8, 1)]));
+    let heads = client.heard_of(FrameType::HEADERS);
+    assert_eq!(heads.len(), 1, "{heads:?}");
 }
 
 #[test]

@@ -122,7 +122,8 @@ fn set_small() -> Config {
 fn a_stream_window_that_was_set_small_opens_wide_for_a_reader_that_takes_a_quarter_at_once() {
     // Bytes taken, and so long after the first.
     for (bytes, after, update) in [
-        (1 << 20, 4, Some((1, 45 << 20))),
+        // The path is unknown: a gigabit over 100 ms, of which the peer has 3 MiB.
+        (1 << 20, 4, Some((1, 16_666_667 - (3 << 20)))),
         ((1 << 20) - 1, 4, None),
         (1 << 20, 400, Some((1, 1 << 20))),
     ] {
@@ -140,6 +141,17 @@ fn a_stream_window_that_was_set_small_opens_wide_for_a_reader_that_takes_a_quart
         faced.reads(1);
         assert_eq!(said(&mut faced).1, Vec::from_iter(update), "{bytes} {after}");
     }
+}
+
+#[test]
+fn a_stream_window_opens_no_wider_than_the_largest_one() {
+    let mut config = set_small();
+    config.set_largest_window(WindowSize::from_mebibytes(8));
+    let mut pair = Pair::new(Config::default(), config, gigabit(230)).with_apps();
+    let stream = pair.post(64 << 20, 0);
+    pair.run_for(Duration::from_secs(1));
+    let report = pair.server.connection.stream_report(stream, pair.now).unwrap();
+    assert_eq!(report.receive_window, 8 << 20);
 }
 
 #[test]
