@@ -1,6 +1,7 @@
-//! h2spec, the conformance suite, against `fullbore serve`: every case, with and without the strict ones.
+//! h2spec, the conformance suite: every case, with and without the strict ones, against `fullbore serve` and `fullbore proxy`.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
@@ -9,6 +10,7 @@ use crate::files::Scratch;
 use crate::fullbore::{Server, Transport, Uploads};
 use crate::peers::{Peer, trial};
 use crate::process::{Outcome, ensure, run_any};
+use crate::proxied_pages;
 
 /// A case that waits for what never comes takes its whole time-out, and there are about 150.
 const LIMIT: Duration = Duration::from_secs(1_800);
@@ -33,21 +35,52 @@ pub(crate) fn trials() -> Vec<Trial> {
             ));
         }
     }
+    for versions in ["HTTP/1.1", "HTTP/2"] {
+        trials.push(trial(
+            &[Peer::H2spec],
+            format!("h2spec: every case, the strict ones too, through fullbore proxy to {versions}"),
+            move || through_proxy(versions == "HTTP/2"),
+        ));
+    }
     trials
 }
 
-fn conformance(transport: Transport, strict: bool) -> Outcome {
+/// A folder with a page, beside the report.
+fn site() -> Outcome<(Scratch, PathBuf)> {
     let scratch = Scratch::new()?;
     let root = scratch.folder("root")?;
     // Cases about flow control need a body of some bytes.
     fs::write(root.join("page.txt"), "0123456789abcdef".repeat(64))?;
+    Ok((scratch, root))
+}
+
+/// The front of a proxy whose origin speaks one version.
+fn through_proxy(http2: bool) -> Outcome {
+    let (scratch, root) = site()?;
+    let mut origin = Server::start(Transport::Cleartext, &root, Uploads::Discard)?;
+    let scheme = if http2 { "h2c" } else { "http" };
+    let (mut proxy, url) = proxied_pages::proxy(&format!("{scheme}://127.0.0.1:{}", origin.port()?), &[])?;
+    let port = url.rsplit(':').next().unwrap_or_default();
+    run(scratch.path(), port, Transport::Tls, true)?;
+    proxy.check_alive()?;
+    origin.check_alive()
+}
+
+fn conformance(transport: Transport, strict: bool) -> Outcome {
+    let (scratch, root) = site()?;
     // On a port of both versions a wrong preface is a malformed request of HTTP/1.1, which is answered as such.
     let versions: &[&str] = match transport {
         Transport::Cleartext => &["--http2"],
         Transport::Tls => &[],
     };
     let mut server = Server::start_with(transport, &root, Uploads::Discard, versions)?;
-    let report = scratch.path().join("report.xml");
+    run(scratch.path(), &server.port()?.to_string(), transport, strict)?;
+    server.check_alive()
+}
+
+/// Runs the suite against a port of this machine.
+fn run(folder: &Path, port: &str, transport: Transport, strict: bool) -> Outcome {
+    let report = folder.join("report.xml");
     let mut command = Peer::H2spec.command()?;
     command.args([
         "--host",
@@ -57,11 +90,7 @@ fn conformance(transport: Transport, strict: bool) -> Outcome {
         "--timeout",
         CASE_SECONDS,
     ]);
-    command
-        .arg("--port")
-        .arg(server.port()?.to_string())
-        .arg("--junit-report")
-        .arg(&report);
+    command.args(["--port", port]).arg("--junit-report").arg(&report);
     if transport == Transport::Tls {
         command.args(["--tls", "--insecure"]);
     }
@@ -91,8 +120,7 @@ fn conformance(transport: Transport, strict: bool) -> Outcome {
                 results.cases, results.skipped
             )
         },
-    )?;
-    server.check_alive()
+    )
 }
 
 /// What the JUnit report says.
