@@ -245,6 +245,9 @@ where
         prefetch(self);
         prefetch(&*self.mailbox);
         self.connection.prefetch();
+        if !self.is_client() {
+            self.rounds.count();
+        }
         loop {
             match &mut self.stage {
                 Stage::Open => match self.poll_open(cx) {

@@ -5,6 +5,7 @@
 //! connection still receives takes as much as several. Without turns, those that come together run one after another, and every
 //! request waits for all of them.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +65,38 @@ impl Wake for TurnEnd {
         let permit = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(permit);
     }
+}
+
+thread_local! {
+    /// How many turns connections of servers have taken on this thread.
+    static TAKEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The turns that one connection of a server has taken, beside those of all others of its thread.
+#[derive(Debug, Default)]
+pub(crate) struct Taken(u32);
+
+impl Taken {
+    /// The connection is polled.
+    pub(crate) fn count(&mut self) {
+        self.0 = self.0.wrapping_add(1);
+        count();
+    }
+
+    /// Whether it has taken any.
+    pub(crate) fn any(&self) -> bool {
+        self.0 > 0
+    }
+
+    /// A number that stays the same while no other connection of this thread takes a turn.
+    pub(crate) fn by_others(&self) -> u32 {
+        TAKEN.get().wrapping_sub(self.0)
+    }
+}
+
+/// Counts a turn of a connection that needs no [`Taken`], as over HTTP/1.1.
+pub(crate) fn count() {
+    TAKEN.set(TAKEN.get().wrapping_add(1));
 }
 
 /// Wakes this task once the runtime has polled all sockets. A task that only wakes itself is among the next to run, and tokio

@@ -13,6 +13,7 @@ use super::read::{LISTS_BEFORE_READ, SLAB, SMALLEST_READ};
 use super::*;
 use crate::sender::Sender;
 use crate::slices::Calls;
+use crate::turns;
 
 /// Keeps every request, and answers none.
 #[derive(Default)]
@@ -122,8 +123,8 @@ async fn others_have_their_turn_behind_64_requests() {
     assert_eq!(begun, [63, 64, 64, 9]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_take_long() {
+/// How many of 200 requests begin in each turn, when all turns together take 251 us.
+async fn begun_in_turns(between: fn()) -> Vec<usize> {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
     let octets = beginning_with_requests(200);
@@ -134,11 +135,22 @@ async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_ta
         let poll = poll_fn(|cx| Poll::Ready(driver.poll(cx))).await;
         assert!(poll.is_pending());
         begun.push(driver.accept.0.len() - before);
+        between();
         tokio::time::advance(Duration::from_micros(251)).await;
     }
     begun.retain(|&requests| requests > 0);
+    begun
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_take_long() {
     let expected = [&[63, 32, 16, 8, 4, 2][..], &[1; 75]].concat();
-    assert_eq!(begun, expected);
+    assert_eq!(begun_in_turns(turns::count).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_turns_are_the_only_ones_begins_as_many_as_before() {
+    assert_eq!(begun_in_turns(|| {}).await, [63, 64, 64, 9]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,6 +170,7 @@ async fn a_request_that_the_end_of_a_turn_cuts_off_from_its_reset_does_not_begin
     for _ in 0..2_000 {
         let poll = poll_fn(|cx| Poll::Ready(driver.poll(cx))).await;
         assert!(poll.is_pending());
+        turns::count();
         tokio::time::advance(Duration::from_micros(251)).await;
     }
     assert!(driver.input.unparsed.is_empty());
@@ -168,7 +181,7 @@ async fn a_request_that_the_end_of_a_turn_cuts_off_from_its_reset_does_not_begin
 async fn a_reset_takes_back_a_request_that_waits_while_fewer_begin() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    // All are in one read; with each turn fewer begin.
+    // All are in one read; with each turn fewer begin, since another connection has turns too.
     let mut octets = beginning_with_requests(160);
     octets.extend((120..160).flat_map(|index| frame(3, 0, 2 * index + 1, &[0, 0, 0, 8])));
     octets.extend(frame(6, 0, 0, b"the last"));
@@ -177,6 +190,7 @@ async fn a_reset_takes_back_a_request_that_waits_while_fewer_begin() {
     for _ in 0..500 {
         let poll = poll_fn(|cx| Poll::Ready(driver.poll(cx))).await;
         assert!(poll.is_pending());
+        turns::count();
         tokio::time::advance(Duration::from_micros(251)).await;
     }
     // 125 have begun in turns of 63, 32, 16, 8, 4 and 2; then one begins in each turn, while four are parsed. The other 27 are

@@ -21,7 +21,7 @@ use crate::http1::{BodyEnd, BodyWatch, Meter};
 use crate::sender::MANY_EMPTY;
 use crate::server::rules::Content;
 use crate::server::verdict::ExchangeVerdict;
-use crate::turns::wake_after_sockets;
+use crate::turns::{self, wake_after_sockets};
 
 /// The answer for a service that fails.
 const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
@@ -51,6 +51,7 @@ where
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         let (head, body) = request.into_parts();
         let receives = !body.is_end_stream();
+        turns::count();
         let (number, takes_turn) = self.meter.begin(receives);
         #[cfg(feature = "tracing")]
         super::trace::request(&head);
