@@ -73,7 +73,7 @@ pub(crate) enum Case {
     Fairness,
     /// Downloads over packets with losses, killed at random moments and resumed
     Killed,
-    /// Reverse proxies in front of an origin of HTTP/1.1, beside nginx, haproxy, nghttpx, caddy, h2o and envoy
+    /// Reverse proxies in front of an origin of HTTP/1.1, beside nginx, haproxy, nghttpx, caddy, Apache, h2o and envoy
     Proxies,
     /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
     Urgent,

@@ -256,7 +256,7 @@ pub(crate) fn versions(cx: &Context, programs: &[&str]) -> String {
     let limit = Duration::from_secs(10);
     let texts = programs.iter().map(|program| {
         let flag = match *program {
-            "nginx" | "lighttpd" | "haproxy" => "-v",
+            "nginx" | "lighttpd" | "haproxy" | "apache2" => "-v",
             "strace" => "-V",
             "go" | "caddy" => "version",
             _ => "--version",
@@ -277,15 +277,19 @@ pub(crate) fn versions(cx: &Context, programs: &[&str]) -> String {
                     None if *program == "caddy" => {
                         format!("caddy {}", line.split_whitespace().next().unwrap_or(""))
                     }
-                    // `envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
+                    // `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
                     None if *program == "envoy" => {
-                        format!("envoy {}", line.split('/').nth(1).unwrap_or(""))
+                        format!("envoy {}", line.rsplit('/').nth(3).unwrap_or(""))
                     }
                     None if ["go", "h2o", "aria2", "HAProxy"]
                         .iter()
                         .any(|name| line.starts_with(&format!("{name} version "))) =>
                     {
                         line.replace("version ", "")
+                    }
+                    // `Server version: Apache/2.4.62 (Debian)`
+                    None if *program == "apache2" => {
+                        line.split_whitespace().nth(2).unwrap_or("").replace('/', " ")
                     }
                     None if line.starts_with("strace -- version ") => line.replace("-- version ", ""),
                     // `nghttpd nghttp2/1.52.0`, `curl 7.88.1 (...)`

@@ -1,9 +1,10 @@
 //! Reverse proxies in front of an origin of HTTP/1.1: uploads over long paths, urgent responses beside bulk ones, processor
 //! time, and the memory of uploads that the origin does not read.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ struct Bed<'a> {
 pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     let mut report = Report::new(Case::Proxies, "Reverse proxies");
     report.paragraph(&format!(
-        "Proxies with TLS and HTTP/2 at the front, each in one thread, in front of `fullbore serve` over HTTP/1.1 on the \
+        "Proxies with TLS and HTTP/2 at the front, each on one core, in front of `fullbore serve` over HTTP/1.1 on the \
          same machine, at their defaults otherwise. {}.",
         route::described("cubic, and bbr for urgent responses")
     ));
@@ -75,7 +76,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     report.finish(
         cx,
         &[
-            "nginx", "haproxy", "nghttpx", "caddy", "h2o", "envoy", "curl", "h2load",
+            "nginx", "haproxy", "nghttpx", "caddy", "apache2", "h2o", "envoy", "curl", "h2load",
         ],
     )
 }
@@ -262,9 +263,9 @@ fn stalled(bed: &Bed<'_>, report: &mut Report, uploads: u64) -> Result<(), Error
     if !bed.cx.measures(&name) {
         return Ok(());
     }
-    let origin = silent_origin()?;
+    let origin = SilentOrigin::start()?;
     let all = all(bed.cx, |proxy| {
-        let front = bed.front(proxy, origin)?;
+        let front = bed.front(proxy, origin.port)?;
         let connections = u32::try_from(uploads / 10).unwrap_or(1);
         let load = Load {
             requests: uploads,
@@ -287,6 +288,8 @@ fn stalled(bed: &Bed<'_>, report: &mut Report, uploads: u64) -> Result<(), Error
             process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?)
         });
         let peak = front.running.peak_memory();
+        drop(front);
+        origin.forget();
         peak.ok_or_else(|| Error::Output(proxy.name().to_owned(), "it ended".to_owned()))
     });
     row(report, &name, &all, |series| {
@@ -295,14 +298,29 @@ fn stalled(bed: &Bed<'_>, report: &mut Report, uploads: u64) -> Result<(), Error
     Ok(())
 }
 
-/// Takes connections for as long as this process runs.
-fn silent_origin() -> Result<u16, Error> {
-    let to_error = |error| Error::Start("a silent origin".to_owned(), error);
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(to_error)?;
-    let port = listener.local_addr().map_err(to_error)?.port();
-    thread::spawn(move || {
-        let kept: Vec<_> = listener.incoming().collect();
-        drop(kept);
-    });
-    Ok(port)
+/// Takes connections for as long as this process runs, and reads nothing.
+struct SilentOrigin {
+    port: u16,
+    kept: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl SilentOrigin {
+    fn start() -> Result<Self, Error> {
+        let to_error = |error| Error::Start("a silent origin".to_owned(), error);
+        let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(to_error)?;
+        let port = listener.local_addr().map_err(to_error)?.port();
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keeps = Arc::clone(&kept);
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                keeps.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+            }
+        });
+        Ok(Self { port, kept })
+    }
+
+    /// Closes the connections of a proxy that has ended. Those of all proxies together would pass the limit of open files.
+    fn forget(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
 }

@@ -1,4 +1,4 @@
-//! Reverse proxies in front of an origin of HTTP/1.1, each in one thread, with TLS and HTTP/2 at the front.
+//! Reverse proxies in front of an origin of HTTP/1.1, each in one process, with TLS and HTTP/2 at the front.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +25,7 @@ pub(crate) enum Proxy {
     Haproxy,
     Nghttpx,
     Caddy,
+    Apache,
     H2o,
     Envoy,
 }
@@ -38,13 +39,14 @@ pub(crate) struct Front<'a> {
 }
 
 impl Proxy {
-    pub(crate) const ALL: [Proxy; 8] = [
+    pub(crate) const ALL: [Proxy; 9] = [
         Proxy::Fullbore,
         Proxy::Nginx,
         Proxy::NginxStreaming,
         Proxy::Haproxy,
         Proxy::Nghttpx,
         Proxy::Caddy,
+        Proxy::Apache,
         Proxy::H2o,
         Proxy::Envoy,
     ];
@@ -57,6 +59,7 @@ impl Proxy {
             Proxy::Haproxy => "haproxy",
             Proxy::Nghttpx => "nghttpx",
             Proxy::Caddy => "caddy",
+            Proxy::Apache => "apache2",
             Proxy::H2o => "h2o",
             Proxy::Envoy => "envoy",
         }
@@ -140,6 +143,14 @@ impl Proxy {
                 command.arg(file(caddy(port, &to, keys))?);
                 command
             }
+            Proxy::Apache => {
+                let mut command = Command::new("apache2");
+                command
+                    .arg("-X")
+                    .arg("-f")
+                    .arg(file(apache(folder, port, &to, keys))?);
+                command
+            }
             Proxy::H2o => {
                 let mut command = Command::new("h2o");
                 command.arg("-c").arg(file(h2o(port, &to, keys).to_string())?);
@@ -203,6 +214,22 @@ fn caddy(port: u16, to: &str, keys: &Keys) -> String {
     format!(
         "{{\n  admin off\n  auto_https off\n  default_sni localhost\n}}\nhttps://:{port} {{\n  bind 127.0.0.1\n  \
          tls {} {}\n  reverse_proxy {to}\n}}\n",
+        keys.cert.display(),
+        keys.key.display()
+    )
+}
+
+/// One process with as many threads as Debian's configuration gives to several.
+fn apache(folder: &Path, port: u16, to: &str, keys: &Keys) -> String {
+    let own = folder.display();
+    let modules = ["mpm_event", "authz_core", "ssl", "http2", "proxy", "proxy_http"]
+        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+        .concat();
+    format!(
+        "ServerName localhost\nPidFile {own}/{port}.pid\nErrorLog {own}/error.log\nListen 127.0.0.1:{port}\n\
+         User #65534\nGroup #65534\n{modules}\
+         ServerLimit 1\nThreadLimit 150\nThreadsPerChild 150\nMaxRequestWorkers 150\n\
+         Protocols h2 http/1.1\nSSLEngine on\nSSLCertificateFile {}\nSSLCertificateKeyFile {}\nProxyPass / http://{to}/\n",
         keys.cert.display(),
         keys.key.display()
     )
