@@ -341,23 +341,19 @@ fn lighttpd(scratch: &Scratch) -> Outcome<Running> {
     })
 }
 
+/// In one process: it ends by SIGKILL, which its children would outlive.
 fn apache(scratch: &Scratch) -> Outcome<Running> {
-    configured(
-        Peer::Apache,
-        scratch,
-        &["-D", "FOREGROUND", "-f"],
-        |port, root, work| {
-            let modules: String = ["mpm_event", "authz_core", "autoindex"]
-                .iter()
-                .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
-                .collect();
-            format!(
-                "{modules}ServerName localhost\nListen 127.0.0.1:{port}\nServerRoot {work}\nDefaultRuntimeDir {work}\n\
+    configured(Peer::Apache, scratch, &["-X", "-f"], |port, root, work| {
+        let modules: String = ["mpm_event", "authz_core", "autoindex"]
+            .iter()
+            .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+            .collect();
+        format!(
+            "{modules}ServerName localhost\nListen 127.0.0.1:{port}\nServerRoot {work}\nDefaultRuntimeDir {work}\n\
              PidFile {work}/pid\nErrorLog {work}/log\nDocumentRoot {root}\nIndexIgnoreReset ON\n\
              <Directory {root}>\n  Options +Indexes\n  Require all granted\n</Directory>\n",
-                work = work.display(),
-                root = root.display()
-            )
-        },
-    )
+            work = work.display(),
+            root = root.display()
+        )
+    })
 }
