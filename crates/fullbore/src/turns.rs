@@ -72,7 +72,7 @@ thread_local! {
     static TAKEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The turns that one connection of a server has taken, beside those of all others of its thread.
+/// How many turns a connection of a server has taken, to tell them from those of the others on its thread.
 #[derive(Debug, Default)]
 pub(crate) struct Taken(u32);
 

@@ -341,7 +341,7 @@ fn lighttpd(scratch: &Scratch) -> Outcome<Running> {
     })
 }
 
-/// In one process: it ends by SIGKILL, which its children would outlive.
+/// In one process: the trial ends it with SIGKILL, and its children would stay.
 fn apache(scratch: &Scratch) -> Outcome<Running> {
     configured(Peer::Apache, scratch, &["-X", "-f"], |port, root, work| {
         let modules: String = ["mpm_event", "authz_core", "autoindex"]

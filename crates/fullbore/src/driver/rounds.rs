@@ -20,11 +20,11 @@ const LEAST: u32 = 1;
 /// A round takes at most about this long, unless there are very many connections that begin requests without end.
 const LONG: Duration = Duration::from_micros(250);
 
-/// The same while no other connection of the thread has turns. The first one that comes waits that long, once. Turns of rounds of
-/// [`LONG`] begin so few requests that a proxy takes up to 1.6 times as long for each of 100 at once.
+/// The same while no other connection of the thread has turns. The first request of another one waits about that long. With
+/// [`LONG`], a proxy spends 1.6 times as much processor time on each of 100 requests at once.
 const LONG_ALONE: Duration = Duration::from_millis(1);
 
-/// Another connection has turns if its last one was within this time: a client that sends a request each second finds short rounds.
+/// How long after its last turn another connection still counts: a client that sends a request each second finds short rounds.
 const LATELY: Duration = Duration::from_secs(2);
 
 /// The rounds of a connection that has more to do than one turn allows.
@@ -33,6 +33,7 @@ pub(super) struct Rounds {
     at_once: u32,
     /// When the last turn began, if a round began with it.
     begun: Option<Time>,
+    /// The turns of this connection and of others.
     taken: Taken,
     /// What [`Taken::by_others`] was when the last turn began.
     by_others: u32,
@@ -64,7 +65,7 @@ impl Rounds {
             if self.taken.by_others() != self.by_others {
                 self.shared = Some(now);
             }
-            // A client's connection takes no turns, and does not know of others.
+            // A client's connection is not counted, and its rounds are always short.
             let is_shared = !self.taken.any() || self.shared.is_some_and(|at| now.since(at) < LATELY);
             let long = if is_shared { LONG } else { LONG_ALONE };
             let round = now.since(begun);
