@@ -26,11 +26,12 @@ mod uploads;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -106,6 +107,13 @@ impl<D> Site<D> {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
+    }
+
+    /// Makes a file so many seconds older than now.
+    fn age(&self, name: &str, seconds: u64) {
+        let file = File::options().write(true).open(self.path(name)).unwrap();
+        let time = SystemTime::now() - Duration::from_secs(seconds);
+        file.set_modified(time).unwrap();
     }
 
     fn names(&self) -> Vec<String> {

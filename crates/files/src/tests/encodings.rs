@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::*;
 use crate::settings::Limits;
@@ -28,15 +28,6 @@ fn compressing(_: &Path) -> Settings {
             ..Limits::DEFAULT
         },
         ..Settings::default()
-    }
-}
-
-impl Site {
-    /// Makes a file so many seconds older than now.
-    fn age(&self, name: &str, seconds: u64) {
-        let file = File::options().write(true).open(self.path(name)).unwrap();
-        let time = SystemTime::now() - Duration::from_secs(seconds);
-        file.set_modified(time).unwrap();
     }
 }
 
