@@ -68,7 +68,8 @@ impl Wake for TurnEnd {
 }
 
 thread_local! {
-    /// How many turns connections of servers have taken on this thread.
+    /// How many turns connections of servers have taken on this thread. Those of clients do not count: a proxy's connections to
+    /// its origins have turns whenever its clients do.
     static TAKEN: Cell<u32> = const { Cell::new(0) };
 }
 

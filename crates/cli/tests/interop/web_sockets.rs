@@ -42,8 +42,8 @@ struct Case {
     name: String,
     octets: Vec<u8>,
     piece: usize,
-    /// Sent once the first frame of the answer has come. Pieces may become one on their way through a proxy: a close among them
-    /// would arrive with the text.
+    /// Sent once the first frame of the answer has come. Pieces may become one on their way through a proxy: a close behind them
+    /// would always arrive with the text, and the server would drop the echo in each of the [`TRIES`].
     close: Option<Vec<u8>>,
 }
 

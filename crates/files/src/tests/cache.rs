@@ -115,7 +115,7 @@ async fn of_a_long_file_what_describes_it_is_kept_and_held_against_what_is_opene
     // As long as before; at once, for no entry of this kind is believed.
     let other: Vec<u8> = content.iter().map(|octet| octet ^ 1).collect();
     site.write("other", &other);
-    // Files that are written within one tick of the file system's clock have one time.
+    // Files that are written within one tick of the file system's clock have the same time.
     site.age("other", 1);
     std::fs::rename(site.path("other"), site.path("long.html")).unwrap();
     let changed = site.get("/long.html").await;

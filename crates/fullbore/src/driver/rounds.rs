@@ -2,8 +2,9 @@
 //! has its turn.
 //!
 //! What a request costs depends on its handler, and how long the others wait also depends on how many connections do the same.
-//! So the time from one such turn to the next is measured: in it every other connection has had one turn. Each turn also costs
-//! something itself (the runtime polls sockets, and a short write leaves), so that turns are longer while nobody else waits.
+//! So the time from one such turn to the next is measured: in it every other connection has had one turn. Each turn also has a
+//! cost of its own: the runtime polls the sockets, and the responses so far leave in a short write. So turns are longer while no
+//! other connection has any.
 
 use std::time::Duration;
 

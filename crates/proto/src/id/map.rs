@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn identifiers_in_a_row_spread_over_a_map() {
-        // Keys that are the same in each run: of those at random, six in a million put them into 5,800 to 6,500 buckets. Without
-        // the second product the keys of 1,866 and 1,880 fail.
+        // The keys are the same in each run, since six random keys in a million give only 5,800 to 6,500 buckets. Without the
+        // second product, the keys of 1,866 and 1,880 fail.
         for number in 1_801..=1_900_u64 {
             let hashing = IdHashing {
                 multiplier: number.wrapping_mul(0xd130_2b97_3f5a_61c5) | 1,
